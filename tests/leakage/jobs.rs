@@ -262,7 +262,9 @@ fn clients_with_different_jobs_of_sums_add_nothing() {
             clients: 5,
             ..Job::default()
         };
-        let changes: [fn(&mut Job); 9] = [
+        let changes: [fn(&mut Job); 11] = [
+            |job| job.groups = None,
+            |job| job.groups = Some(6),
             |job| job.bound *= 2f64.powi(10),
             |job| job.max_weight = 1e7,
             |job| job.clip = true,

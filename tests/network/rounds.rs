@@ -7,7 +7,7 @@ use std::time::Duration;
 use undertone::job::Record;
 use undertone::node::client::JoinError;
 use undertone::node::sum::{self, Mean};
-use undertone::rounds::{CONTRIBUTION, Contribution, Round, Source};
+use undertone::rounds::{self, CONTRIBUTION, Contribution, Round, Source};
 use undertone::sum::UNMASK;
 use undertone_tests::network::{Kit, LONG, Means, Proxy, World};
 
@@ -291,4 +291,89 @@ async fn a_program_that_drops_a_round_leaves() {
         error.to_string().contains("the program has left"),
         "{error}"
     );
+}
+
+fn grouped(rounds: u32) -> (Means, sum::Sum) {
+    let kit = Means {
+        clients: 15,
+        rounds,
+        values: 40,
+    };
+    let application = sum::Sum::new(rounds::Job {
+        groups: Some(rounds::MIN_GROUP),
+        ..kit.job(5)
+    });
+    (kit, application)
+}
+
+/// Three groups of five. A client leaves for good in the third round. The others of its group are
+/// not in its mean, take part in no further round, and have the last mean when the job is done.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_group_ends_with_its_first_client_that_leaves() {
+    let (kit, application) = grouped(4);
+    let world = World::start(kit.clients(), application, |_| {})
+        .await
+        .unwrap();
+    let tasks: Vec<_> = (0..kit.clients())
+        .map(|index| {
+            let until = if index == 2 { 3 } else { u32::MAX };
+            let terms = sum::Terms {
+                groups: Some(5),
+                ..Means::terms()
+            };
+            let member = sum::join(world.client(index).unwrap(), terms, Record::simulated());
+            tokio::spawn(contribute(kit.clone(), member, index, until))
+        })
+        .collect();
+    let (all, rest): (Vec<usize>, Vec<usize>) = ((0..15).collect(), (5..15).collect());
+    for (index, task) in tasks.into_iter().enumerate() {
+        let means = tokio::time::timeout(LONG, task).await;
+        let means = means.unwrap().unwrap().unwrap();
+        let had: Vec<u32> = means.iter().map(|mean| mean.round).collect();
+        let due: &[u32] = match index {
+            2 => &[1, 2],
+            0..5 => &[1, 2, 4],
+            _ => &[1, 2, 3, 4],
+        };
+        assert_eq!(had, due, "client {index}");
+        for mean in means {
+            let who = if mean.round < 3 { &all } else { &rest };
+            assert_eq!(Some(&*mean), kit.mean(mean.round, who).as_ref());
+        }
+    }
+    assert_eq!(world.ended().await.unwrap()[0].result, "done");
+}
+
+/// Six of 15 clients or more contribute to each round: two groups of five.
+#[tokio::test(flavor = "multi_thread")]
+async fn whole_groups_are_drawn_for_each_round() {
+    const ROUNDS: u32 = 8;
+    let (kit, application) = grouped(ROUNDS);
+    let world = World::start(kit.clients(), application.with_sample(6), |_| {})
+        .await
+        .unwrap();
+    let spawn = |index| kit.spawn(world.client(index).unwrap(), index);
+    let tasks: Vec<_> = (0..kit.clients()).map(spawn).collect();
+    let mut drawn = std::collections::BTreeSet::new();
+    for task in tasks {
+        let joined = tokio::time::timeout(LONG, task).await;
+        let (means, _) = joined.unwrap().unwrap().unwrap();
+        assert_eq!(means.last().unwrap().round, ROUNDS);
+        for mean in means {
+            assert_eq!(mean.contributors.len(), 10);
+            let who: Vec<usize> = mean
+                .contributors
+                .iter()
+                .filter_map(|who| who.index())
+                .collect();
+            let starts = who
+                .chunks(5)
+                .all(|group| group[0] % 5 == 0 && group[4] == group[0] + 4);
+            assert!(starts, "{who:?}");
+            assert_eq!(Some(&*mean), kit.mean(mean.round, &who).as_ref());
+            drawn.insert(who);
+        }
+    }
+    // The same two groups in all eight rounds have a chance of one in two thousand.
+    assert!(!drawn.is_empty() && drawn.len() <= 3, "{drawn:?}");
 }

@@ -343,7 +343,8 @@ impl Source for Functions {
 /// Takes part in a job of rounds of sums or means. Returns the last mean and the costs.
 #[pyfunction]
 #[pyo3(signature = (
-    link, contribute, mean, max_rounds, min_clients, max_bound, max_weight, semi_honest, progress
+    link, contribute, mean, max_rounds, min_clients, max_bound, max_weight, groups, semi_honest,
+    progress
 ))]
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn join_sum(
@@ -355,6 +356,7 @@ pub(crate) fn join_sum(
     min_clients: usize,
     max_bound: f64,
     max_weight: f64,
+    groups: Option<usize>,
     semi_honest: bool,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<(Option<Py<PyAny>>, Spent)> {
@@ -363,6 +365,7 @@ pub(crate) fn join_sum(
         min_clients,
         max_bound,
         max_weight,
+        groups,
         malicious_server: semi_honest.then_some(false),
     };
     let last = Arc::default();

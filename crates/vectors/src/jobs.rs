@@ -125,7 +125,9 @@ pub fn files() -> Result<Vec<File>, Error> {
     ]);
     let sums = rounds::Job {
         bound: 0.1,
+        rounds: 20,
         sample: Some(7),
+        groups: None,
         clip: true,
         ..rounds::Job::default()
     };

@@ -356,6 +356,7 @@ fn sessions() -> Result<Vec<File>, Error> {
         max_weight: 1000.0,
         min_clients: 2,
         clients: 3,
+        groups: None,
         ..Job::default()
     };
     let case = |comment, job, away: &[usize], restarted| Case {

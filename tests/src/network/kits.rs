@@ -157,12 +157,13 @@ impl Means {
         }
     }
 
-    /// The job, which needs `min_clients` clients.
+    /// The job, which needs `min_clients` clients, any of them.
     pub fn job(&self, min_clients: usize) -> sum::Job {
         sum::Job {
             rounds: self.rounds,
             min_clients,
             clients: self.clients,
+            groups: None,
             ..sum::Job::default()
         }
     }
@@ -206,6 +207,7 @@ impl Means {
     pub fn terms() -> sum::Terms {
         sum::Terms {
             min_clients: 2,
+            groups: None,
             malicious_server: Some(false),
             ..sum::Terms::default()
         }

@@ -363,6 +363,7 @@ def join_sum(
     min_clients: int,
     max_bound: float,
     max_weight: float,
+    groups: int | None,
     semi_honest: bool,
     progress: Callable[[str], object] | None,
 ) -> tuple[dict[str, NDArray[Any]] | None, _Spent]: ...

@@ -197,6 +197,8 @@ def join_sum(
     min_clients: int = 3,
     max_bound: float = 1e9,
     max_weight: float = 1e9,
+    groups_at_least: int = 5,
+    allow_free_sampling: bool = False,
     semi_honest: bool = False,
     server_name: str | None = None,
     retry: float = 60.0,
@@ -221,6 +223,9 @@ def join_sum(
 
     ``max_rounds``, ``min_clients``, ``max_bound`` and ``max_weight`` are terms: this client
     declines a job of more rounds, of fewer clients, or with a larger ``bound`` or ``max_weight``.
+    Of a job of several rounds it asks for fixed groups of ``groups_at_least`` clients that
+    contribute whole or not at all. Without groups (``allow_free_sampling``) its weight, and all
+    that hardly changes from round to round, follow from the means of many rounds.
 
     The other arguments and the exceptions are those of :func:`join`.
     """
@@ -235,6 +240,9 @@ def join_sum(
         _checks.whole("min_clients", min_clients),
         _checks.real("max_bound", max_bound),
         _checks.real("max_weight", max_weight),
+        None
+        if _checks.flag("allow_free_sampling", allow_free_sampling)
+        else _checks.whole("groups_at_least", groups_at_least),
         _checks.flag("semi_honest", semi_honest),
         progress,
     )

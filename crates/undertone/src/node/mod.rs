@@ -18,6 +18,7 @@ mod held;
 pub mod label;
 pub mod pssl;
 pub mod sum;
+mod terms;
 pub mod train;
 
 pub use undertone_node::*;

@@ -5,13 +5,16 @@ use undertone_job::{Fields, context};
 use undertone_party::{PartyId, SessionId};
 use undertone_sum::fixed::resolution::{Size, check_unit, judge, least_weight};
 use undertone_sum::fixed::{Fixed, FixedError, WeightedMean};
-use undertone_sum::{Audience, Rules, Shape, Suite, Trust, Wiring};
+use undertone_sum::{Audience, Groups, Rules, Shape, Suite, Trust, Wiring};
 use zeroize::Zeroizing;
 
 use crate::arrays::{Arrays, Layout, Values};
 
 /// Most rounds of a job.
 pub const MAX_ROUNDS: u32 = 1_000_000;
+
+/// Fewest clients of a group.
+pub const MIN_GROUP: usize = 5;
 
 /// The parameters of a job.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -32,6 +35,10 @@ pub struct Job {
     pub clients: usize,
     /// The number of clients of a round, drawn at random. `None` for all.
     pub sample: Option<usize>,
+    /// In a job of several rounds, fewest clients of a group. A group contributes whole or not at
+    /// all. `None` lets any clients contribute: what hardly changes at a client, such as its
+    /// weight, then follows from the means of many rounds.
+    pub groups: Option<usize>,
     /// The server that the sums withstand.
     pub trust: Trust,
     /// The cipher of the masks.
@@ -49,6 +56,7 @@ impl Default for Job {
             min_clients: 3,
             clients: 100,
             sample: None,
+            groups: Some(MIN_GROUP),
             trust: Trust::SemiHonest,
             suite: Suite::Aes128Ctr,
         }
@@ -71,6 +79,11 @@ impl Job {
             return Err(format!(
                 "min_clients is {}; it must be 2 or more",
                 self.min_clients
+            ));
+        }
+        if let Some(groups) = self.groups.filter(|groups| *groups < MIN_GROUP) {
+            return Err(format!(
+                "groups is {groups}; it must be {MIN_GROUP} or more (free_sampling = true for none)"
             ));
         }
         let unit = self.unit(least_weight(self.max_weight));
@@ -117,6 +130,12 @@ impl Job {
             (format!("array '{}'", array.name()), size)
         });
         judge(sized, unit, &limits)
+    }
+
+    /// The groups of clients that contribute whole or not at all. The only round of a job has none.
+    pub fn fixed_groups(&self) -> Option<Groups> {
+        let least = self.groups.filter(|_| self.rounds > 1)?;
+        Some(Groups::new(self.clients, least))
     }
 
     fn coder(&self) -> Result<Coder, FixedError> {
@@ -234,6 +253,7 @@ impl Job {
             min_clients,
             clients,
             sample,
+            groups,
             trust,
             suite,
         } = self;
@@ -246,6 +266,7 @@ impl Job {
             ("min_clients", (*min_clients).into()),
             ("clients", (*clients).into()),
             ("sample", (*sample).into()),
+            ("groups", (*groups).into()),
             (
                 "malicious_server",
                 (*trust == Trust::MaliciousServer).into(),
@@ -281,6 +302,7 @@ impl Job {
             trust: self.trust,
             wiring: Wiring::default(),
             suite: self.suite,
+            groups: self.fixed_groups(),
         }
     }
 }
@@ -337,6 +359,8 @@ pub struct Terms {
     pub max_bound: f64,
     /// The largest `max_weight` of a job, for the same reason.
     pub max_weight: f64,
+    /// Fewest clients of a group in a job of several rounds. `None` accepts jobs without groups.
+    pub groups: Option<usize>,
     /// Whether to accept only jobs that keep values private from a malicious server. `None` means
     /// yes if the client knows a key of every client on the roster.
     pub malicious_server: Option<bool>,
@@ -349,6 +373,7 @@ impl Default for Terms {
             min_clients: 3,
             max_bound: 1e9,
             max_weight: 1e9,
+            groups: Some(MIN_GROUP),
             malicious_server: None,
         }
     }

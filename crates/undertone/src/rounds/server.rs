@@ -186,7 +186,12 @@ impl Server {
         io.pause().await;
         layouts.retain(|(_, own)| *own == layout);
         let contributors: Vec<PartyId> = layouts.into_iter().map(|(who, _)| who).collect();
-        enough(contributors.len(), needed)?; // ROUND-11
+        // The sum leaves out those whose group is not whole.
+        let able = match job.fixed_groups() {
+            Some(groups) => groups.whole(&contributors).len(),
+            None => contributors.len(),
+        };
+        enough(able, needed)?; // ROUND-11
 
         // Step 3: the sum of their words.
         let rules = job.rules(session, finished, &layout, kept.mean(&job).as_ref());

@@ -64,6 +64,14 @@ pub(crate) struct Join {
     /// the same file]
     #[arg(long, value_name = "N")]
     max_rounds: Option<u32>,
+    /// For sum with several rounds, and train: fewest clients of a group to which this client
+    /// agrees. The server learns sums over groups
+    #[arg(long, value_name = "P", default_value_t = 5)]
+    groups_at_least: usize,
+    /// For sum with several rounds, and train: agree to jobs that draw clients freely. Over many
+    /// rounds the server can then compute this client's weight, or its updates
+    #[arg(long)]
+    allow_free_sampling: bool,
     #[command(flatten)]
     record: record::RecordOptions,
     #[command(flatten)]
@@ -211,6 +219,11 @@ impl Join {
             Some("safetensors") => Application::Train,
             _ => Application::Label,
         }
+    }
+
+    /// Fewest clients of a group to which this client agrees. `None` if it asks for no groups.
+    fn groups(&self) -> Option<usize> {
+        (!self.allow_free_sampling).then_some(self.groups_at_least)
     }
 
     /// Whether to require sums that are safe from a server that cheats.

@@ -199,6 +199,7 @@ pub(super) fn run(
         min_clients: join.min_clients,
         max_bound: options.max_bound.unwrap_or(default.max_bound),
         max_weight: options.max_weight.unwrap_or(default.max_weight),
+        groups: join.groups(),
         malicious_server: join.insists(),
     };
     let record = join.record(config)?;

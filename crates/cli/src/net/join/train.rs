@@ -22,13 +22,6 @@ use undertone_lab::{Failure, Show};
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Training")]
 pub(super) struct TrainOptions {
-    /// Fewest clients of a group to which this client agrees. The server learns sums over groups
-    #[arg(long, value_name = "P", default_value_t = 5)]
-    groups_at_least: usize,
-    /// Agree to jobs that draw clients freely. Over many rounds the server can then compute this
-    /// client's updates
-    #[arg(long)]
-    allow_free_sampling: bool,
     /// Most passes over the rows in one round to which this client agrees
     #[arg(long, value_name = "N", default_value_t = Terms::default().max_epochs)]
     max_epochs: u32,
@@ -113,7 +106,7 @@ pub(super) fn run(
     let config = config.clone().with_columns(&input.columns);
     let terms = Terms {
         label: label::terms(options),
-        groups: (!options.train.allow_free_sampling).then_some(options.train.groups_at_least),
+        groups: options.groups(),
         max_rounds: options.max_rounds.unwrap_or(Terms::default().max_rounds),
         max_epochs: options.train.max_epochs,
     };

@@ -11,7 +11,7 @@ use undertone_setup::identity::Credentials;
 
 use super::{Cotrain, Job};
 use crate::node::held::Held;
-use crate::node::label::check_trust;
+use crate::node::terms::{check_clients, check_rounds, check_trust};
 
 /// What a client agrees to, whatever the server asks for.
 #[derive(Debug, Clone, PartialEq)]
@@ -56,18 +56,8 @@ impl Terms {
                 job.votes, self.votes
             ));
         }
-        if job.min_clients < self.min_clients {
-            return Err(format!(
-                "the job may go on with {} clients, this client asks for {} (--min-clients)",
-                job.min_clients, self.min_clients
-            ));
-        }
-        if job.exchanges > self.max_exchanges {
-            return Err(format!(
-                "the job has {} exchanges, this client agrees to {} (--max-rounds)",
-                job.exchanges, self.max_exchanges
-            ));
-        }
+        check_clients(job.min_clients, self.min_clients)?;
+        check_rounds(job.exchanges, self.max_exchanges, "exchanges")?;
         if let Some(most) = self.max_epsilon {
             let epsilon = job.noise.per_record(1, job.exchanges);
             if epsilon.is_none_or(|epsilon| epsilon > most) {

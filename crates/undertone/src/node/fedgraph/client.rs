@@ -17,6 +17,7 @@ use undertone_setup::identity::Credentials;
 use super::saved::Saved;
 use super::{FeatureGraph, Job};
 use crate::node::held::Held;
+use crate::node::terms::check_rounds;
 
 /// What a client agrees to, whatever the server asks for.
 #[derive(Debug, Clone, PartialEq)]
@@ -99,12 +100,7 @@ impl Terms {
                 job.cluster, self.min_cluster
             ));
         }
-        if job.steps > self.max_steps {
-            return Err(format!(
-                "the job has {} steps, this client agrees to {} (--max-rounds)",
-                job.steps, self.max_steps
-            ));
-        }
+        check_rounds(job.steps, self.max_steps, "steps")?;
         Ok(())
     }
 }

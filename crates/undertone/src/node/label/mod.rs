@@ -120,7 +120,6 @@ pub use terms::{PeerRows, Terms};
 
 pub(in crate::node) use job::trust;
 pub(in crate::node) use server::needed;
-pub(in crate::node) use terms::check_trust;
 
 /// Takes part in a job with `rows` and their labels, until the job ends or `stop` resolves.
 /// `record` is that of these rows.

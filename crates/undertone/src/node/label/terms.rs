@@ -4,9 +4,9 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use undertone_hamming::Backend;
-use undertone_sum::Trust;
 
 use super::Job;
+use crate::node::terms::{check_clients, check_trust};
 
 /// Most rows that another client may bring.
 ///
@@ -124,12 +124,7 @@ impl Terms {
                 allowed.join(", ")
             ));
         }
-        if params.min_clients < self.min_clients {
-            return Err(format!(
-                "the job may go on with {} clients, this client asks for {} (--min-clients)",
-                params.min_clients, self.min_clients
-            ));
-        }
+        check_clients(params.min_clients, self.min_clients)?;
         if job.standardise && !self.standardise {
             return Err(
                 "the job tells every client means and deviations over all clients' features \
@@ -139,23 +134,6 @@ impl Terms {
         }
         check_trust(params.trust, self.malicious_server, signed)
     }
-}
-
-/// Checks whether a job's sums are safe enough. `insists` says whether the client requires sums
-/// that are safe from a server that cheats; with `None` it does if all clients are `signed`.
-pub(in crate::node) fn check_trust(
-    trust: Trust,
-    insists: Option<bool>,
-    signed: bool,
-) -> Result<(), String> {
-    if insists.unwrap_or(signed) && trust != Trust::MaliciousServer {
-        return Err(
-            "the job's sums are not private if the server cheats (malicious_server = true in the \
-             job makes them so; --semi-honest accepts this)"
-                .to_owned(),
-        );
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use undertone_setup::identity::Credentials;
 
 use super::{Job, Pairwise};
 use crate::node::held::Held;
-use crate::node::label::check_trust;
+use crate::node::terms::{check_clients, check_rounds, check_trust};
 
 /// What a client agrees to, whatever the server asks for.
 #[derive(Debug, Clone, PartialEq)]
@@ -74,18 +74,8 @@ impl Terms {
                 "the job shows scores of single rows; agree with --allow-single".to_owned(),
             );
         }
-        if job.min_clients < self.min_clients {
-            return Err(format!(
-                "the job may go on with {} clients, this client asks for {} (--min-clients)",
-                job.min_clients, self.min_clients
-            ));
-        }
-        if job.rounds > self.max_rounds {
-            return Err(format!(
-                "the job has {} rounds, this client agrees to {} (--max-rounds)",
-                job.rounds, self.max_rounds
-            ));
-        }
+        check_clients(job.min_clients, self.min_clients)?;
+        check_rounds(job.rounds, self.max_rounds, "rounds")?;
         check_trust(job.trust, self.malicious_server, signed)
     }
 }

@@ -9,7 +9,7 @@ use undertone_setup::identity::Credentials;
 use super::file::{facts, from_offer};
 use super::{Job, Sum, Terms};
 use crate::node::held::Held;
-use crate::node::label::check_trust;
+use crate::node::terms::{check_clients, check_groups, check_rounds, check_trust};
 use crate::rounds::{self, Place, Source, Step};
 
 /// The client's half: its contributions and its terms.
@@ -41,17 +41,14 @@ impl<S: Source> Contributor<S> {
 
 /// Checks a job against a client's terms (ROUND-21).
 fn check(terms: &Terms, job: &Job, signed: bool) -> Result<(), String> {
-    if job.rounds > terms.max_rounds {
-        return Err(format!(
-            "the job has {} rounds, this client agrees to {} (--max-rounds)",
-            job.rounds, terms.max_rounds
-        ));
-    }
-    if job.min_clients < terms.min_clients {
-        return Err(format!(
-            "the job may go on with {} clients, this client asks for {} (--min-clients)",
-            job.min_clients, terms.min_clients
-        ));
+    check_rounds(job.rounds, terms.max_rounds, "rounds")?;
+    check_clients(job.min_clients, terms.min_clients)?;
+    if job.rounds > 1 {
+        check_groups(
+            job.groups,
+            terms.groups,
+            "weight, and what hardly changes in its arrays",
+        )?;
     }
     for (name, option, value, most) in [
         ("bound", "--max-bound", job.bound, terms.max_bound),

@@ -7,6 +7,7 @@ use undertone_sum::{Suite, Trust};
 
 use super::Job;
 use crate::node::label::{needed, trust};
+use crate::rounds::MIN_GROUP;
 
 /// The fields of a job file and of an offer.
 #[derive(Serialize, Deserialize)]
@@ -19,6 +20,8 @@ pub(super) struct File {
     clip: bool,
     min_clients: usize,
     sample: Option<usize>,
+    groups: usize,
+    free_sampling: bool,
     pub(super) clients: Option<usize>,
     suite: String,
     malicious_server: Option<bool>,
@@ -42,6 +45,8 @@ impl File {
             clip: job.clip,
             min_clients: job.min_clients,
             sample: job.sample,
+            groups: job.groups.unwrap_or(MIN_GROUP),
+            free_sampling: job.groups.is_none(),
             clients: Some(job.clients),
             suite: job.suite.to_string(),
             malicious_server: Some(job.trust == Trust::MaliciousServer),
@@ -59,6 +64,7 @@ impl File {
             min_clients: self.min_clients,
             clients: self.clients.unwrap_or(clients),
             sample: self.sample,
+            groups: (!self.free_sampling).then_some(self.groups),
             trust: if self.malicious_server.unwrap_or(signed) {
                 Trust::MaliciousServer
             } else {
@@ -117,6 +123,13 @@ pub(super) fn facts(job: &Job) -> Facts {
         };
         let told = format!("{unit:.1e}{at}, {:.1e} of bound", unit / job.bound);
         facts.insert("resolution".to_owned(), told.into());
+    }
+    if job.rounds > 1 {
+        let told = match job.groups {
+            Some(least) => format!("{least} clients or more"),
+            None => "none: weights, and what hardly changes, follow from many rounds".to_owned(),
+        };
+        facts.insert("groups".to_owned(), told.into());
     }
     if let Some(sample) = job.sample {
         facts.insert("sample".to_owned(), sample.into());

@@ -15,6 +15,9 @@
 //! clip = false             # true: larger values are clipped; false: they are refused
 //! min_clients = 3          # fewest contributors of a round
 //! # sample = 10            # clients of a round, drawn at random; default: all
+//! groups = 5               # with several rounds, fewest clients of a group; a group contributes
+//!                          # whole or not at all
+//! free_sampling = false    # true: no groups; many rounds then reveal every client's weight
 //! suite = "aes128ctr"      # aes128ctr, chacha20
 //! malicious_server = true  # whether values stay private from a malicious server; default: true
 //!                          # if all clients of the roster have keys

@@ -118,6 +118,26 @@ impl Sum {
         lock(&self.kept).finished()
     }
 
+    /// Those of the clients that are `present` that can contribute.
+    fn able(&self, present: &[PartyId]) -> Vec<PartyId> {
+        match self.job.fixed_groups() {
+            Some(groups) => groups.whole(present),
+            None => present.to_vec(),
+        }
+    }
+
+    /// The clients that can contribute, each with those without which it does not.
+    fn units(&self, present: &[PartyId]) -> Vec<Vec<PartyId>> {
+        let able = self.able(present);
+        match self.job.fixed_groups() {
+            Some(groups) => (0..groups.count())
+                .map(|number| groups.members(number).map(PartyId::client).collect())
+                .filter(|unit: &Vec<PartyId>| unit.iter().all(|id| able.contains(id)))
+                .collect(),
+            None => able.into_iter().map(|id| vec![id]).collect(),
+        }
+    }
+
     /// Passes on the mean of a round that was finished since the last call.
     fn announce(&mut self) {
         let kept = Arc::clone(&lock(&self.kept));
@@ -170,6 +190,12 @@ impl Application for Sum {
         needed(self.job.min_clients, self.job.trust, roster)
     }
 
+    fn can_begin(&mut self, present: &[PartyId]) -> bool {
+        let is_over = self.finished() == self.job.rounds;
+        let least = needed(self.job.min_clients, self.job.trust, self.job.clients);
+        is_over || self.able(present).len() >= least
+    }
+
     fn ready(&self) -> Result<(), String> {
         let checkpoint = self.checkpoint.as_ref();
         let probed = checkpoint.map_or(Ok(()), |checkpoint| checkpoint.probe());
@@ -195,8 +221,9 @@ impl Application for Sum {
 
     fn members(&mut self, present: &[PartyId]) -> Vec<PartyId> {
         match self.job.sample {
-            Some(sample) if self.finished() < self.job.rounds => draw(present, sample),
-            _ => present.to_vec(),
+            _ if self.finished() == self.job.rounds => present.to_vec(),
+            Some(sample) => draw(self.units(present), sample),
+            None => self.able(present),
         }
     }
 
@@ -230,9 +257,12 @@ impl Application for Sum {
         let is_new = self.announced > before;
         let is_over = match session {
             Ok(Report::CaughtUp) => true,
-            // Clients that were not drawn learn the last mean in one more session.
-            Ok(Report::Finished(_)) => {
-                self.announced == self.job.rounds && self.job.sample.is_none()
+            // Clients that were not drawn, or whose group was not whole, learn the last mean in one
+            // more session.
+            Ok(Report::Finished(mean)) => {
+                let all_take_part = self.job.sample.is_none() && self.job.fixed_groups().is_none();
+                let all_have_it = mean.contributors.len() == self.job.clients;
+                self.announced == self.job.rounds && (all_take_part || all_have_it)
             }
             Err(_) if is_new => self.announced == self.job.rounds,
             Err(_) => {
@@ -258,18 +288,17 @@ impl Application for Sum {
     }
 }
 
-/// Draws `count` of `from`, in ascending order.
-fn draw(from: &[PartyId], count: usize) -> Vec<PartyId> {
-    let Ok(seed) = Seed::from_os() else {
-        return from.to_vec();
-    };
-    let mut prg = seed.prg();
-    let mut pool = from.to_vec();
-    let mut drawn = Vec::with_capacity(count);
-    while drawn.len() < count && !pool.is_empty() {
-        // The bias of the remainder is below 2⁻³² for rosters of less than 2³² clients.
-        let at = (prg.next_u64() % pool.len() as u64) as usize;
-        drawn.push(pool.swap_remove(at));
+/// Draws from `units` until there are `count` clients or more. Returns them in ascending order.
+fn draw(mut units: Vec<Vec<PartyId>>, count: usize) -> Vec<PartyId> {
+    if let Ok(seed) = Seed::from_os() {
+        seed.prg().shuffle(&mut units);
+    }
+    let mut drawn = Vec::new();
+    for unit in units {
+        if drawn.len() >= count {
+            break;
+        }
+        drawn.extend(unit);
     }
     drawn.sort_unstable();
     drawn

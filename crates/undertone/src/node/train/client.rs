@@ -11,7 +11,8 @@ use undertone_xclp::Params;
 
 use super::{Job, Train};
 use crate::node::held::Held;
-use crate::node::label::{self, check_trust};
+use crate::node::label;
+use crate::node::terms::{check_clients, check_groups, check_rounds, check_trust};
 
 /// What a client agrees to, whatever the server asks for.
 #[derive(Debug, Clone, PartialEq)]
@@ -42,30 +43,12 @@ impl Terms {
     /// Checks a job.
     fn check(&self, job: &Job, signed: bool) -> Result<(), String> {
         let training = &job.training;
-        match (self.groups, training.sampling) {
-            (None, _) => {}
-            (Some(least), Sampling::Groups(groups)) if groups >= least => {}
-            (Some(least), Sampling::Groups(groups)) => {
-                return Err(format!(
-                    "the job has groups of {groups} clients, this client asks for {least} \
-                     (--groups-at-least)"
-                ));
-            }
-            (Some(_), Sampling::Free) => {
-                return Err(
-                    "the job draws clients freely: over many rounds the server could compute this \
-                     client's updates (--allow-free-sampling accepts this)"
-                        .into(),
-                );
-            }
-        }
-        if training.last() > self.max_rounds {
-            return Err(format!(
-                "the job has {} rounds, this client agrees to {} (--max-rounds)",
-                training.last(),
-                self.max_rounds
-            ));
-        }
+        let groups = match training.sampling {
+            Sampling::Groups(groups) => Some(groups),
+            Sampling::Free => None,
+        };
+        check_groups(groups, self.groups, "updates")?;
+        check_rounds(training.last(), self.max_rounds, "rounds")?;
         if training.epochs > self.max_epochs {
             return Err(format!(
                 "the job has {} epochs in a round, this client agrees to {} (--max-epochs)",
@@ -76,12 +59,7 @@ impl Terms {
         if training.pseudo == PseudoLabels::Joint {
             return self.label.check(&propagation(params), signed);
         }
-        if params.min_clients < self.label.min_clients {
-            return Err(format!(
-                "the job may go on with {} clients, this client asks for {} (--min-clients)",
-                params.min_clients, self.label.min_clients
-            ));
-        }
+        check_clients(params.min_clients, self.label.min_clients)?;
         check_trust(params.trust, self.label.malicious_server, signed)
     }
 
