@@ -7,7 +7,7 @@ use serde::Serialize;
 use undertone::kernel::Prg;
 use undertone::kernel::mask::{Suite, append_bytes};
 use undertone::party::frame::HEADER_LEN;
-use undertone::party::{Aborted, Network, PartyId};
+use undertone::party::{Abort, Aborted, Network, PartyId};
 use undertone::simulate::{SimulationError, SumSimulation};
 use undertone::sum::Input;
 use undertone::sum::fixed::Fixed;
@@ -174,7 +174,9 @@ impl Case<'_> {
             Err(error) => Err(error.into()),
             Ok(run) => {
                 let mut errors = run.clients.into_iter().filter_map(Result::err);
-                Ok(errors.find(|aborted| Some(aborted.party) != left))
+                Ok(errors.find(|aborted| {
+                    Some(aborted.party) != left && !matches!(aborted.cause, Abort::Left { .. })
+                }))
             }
         }
     }
