@@ -2,7 +2,7 @@
 
 /// The unknowns of linear equations by least squares. If there are too few equations, the solution
 /// of the smallest norm.
-pub fn least_squares(rows: &[Vec<f64>], sums: &[Vec<f64>]) -> Vec<Vec<f64>> {
+pub(crate) fn least_squares(rows: &[Vec<f64>], sums: &[Vec<f64>]) -> Vec<Vec<f64>> {
     let (unknowns, width) = (rows[0].len(), sums[0].len());
     let mut found = vec![vec![0.0; width]; unknowns];
     for column in 0..width {
@@ -50,7 +50,7 @@ pub fn least_squares(rows: &[Vec<f64>], sums: &[Vec<f64>]) -> Vec<Vec<f64>> {
 }
 
 /// The number of linearly independent rows.
-pub fn rank(mut rows: Vec<Vec<f64>>) -> usize {
+pub(crate) fn rank(mut rows: Vec<Vec<f64>>) -> usize {
     let mut rank = 0;
     for column in 0..rows[0].len() {
         let Some(pivot) = (rank..rows.len()).find(|row| rows[*row][column].abs() > 1e-9) else {

@@ -98,7 +98,8 @@ proptest! {
     #[test]
     fn secure_sums_are_clear_sums(
         (rows, trust, wiring, mut leavers) in cases(), width in 0usize..4, shared in 0usize..5,
-        grouped in prop::option::of(1usize..6), order: Option<u64>, aes: bool, narrow: bool, for_server: bool, seed: u8,
+        grouped in prop::option::of(1usize..6), order: Option<u64>, aes: bool, narrow: bool,
+        for_server: bool, seed: u8,
     ) {
         let rules = Rules {
             wiring,

@@ -72,6 +72,7 @@ fn _engine(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(pssl::pssl_server, m)?)?;
     m.add_function(wrap_pyfunction!(sum::sum_client, m)?)?;
     m.add_function(wrap_pyfunction!(sum::sum_server, m)?)?;
+    m.add_function(wrap_pyfunction!(sum::groups, m)?)?;
     m.add_function(wrap_pyfunction!(sum::word_bits, m)?)?;
     m.add_function(wrap_pyfunction!(table::columns_digest, m)?)?;
     m.add_function(wrap_pyfunction!(table::parse_labels, m)?)?;

@@ -9,10 +9,11 @@ use undertone::job::record::{Claims, Of, Place, Record, Values as KnownValues};
 use undertone::job::{Fields, context};
 use undertone::kdf::Seed;
 use undertone::party::{Abort, PartyId, SessionId};
+use undertone::rounds::check_groups;
 use undertone::setup::identity::Credentials;
 use undertone::sum::fixed::resolution::{self, Size, judge, least_weight};
 use undertone::sum::fixed::{Fixed, FixedError, WeightedMean};
-use undertone::sum::{self, Input, Rules, Sums, Total, UPLOAD, Word};
+use undertone::sum::{self, Groups, Input, Rules, Sums, Total, UPLOAD, Word};
 use zeroize::Zeroizing;
 
 use crate::drive::{Give, Numbers, Values};
@@ -214,6 +215,8 @@ pub(crate) struct SumRules {
     min_clients: usize,
     malicious_server: bool,
     suite: String,
+    /// Fewest clients of a group, if groups contribute whole or not at all.
+    groups: Option<usize>,
     /// What else the parties agree on.
     about: Vec<u8>,
 }
@@ -227,6 +230,7 @@ impl SumRules {
                 self.clients, self.min_clients
             )));
         }
+        check_groups(self.groups).map_err(value)?;
         let coder = if self.mean {
             Coder::Mean(
                 WeightedMean::new(self.bound, self.max_weight, self.clients).map_err(value)?,
@@ -251,6 +255,7 @@ impl SumRules {
             ("min_clients", self.min_clients.into()),
             ("malicious_server", self.malicious_server.into()),
             ("suite", self.suite.as_str().into()),
+            ("groups", self.groups.into()),
         ]);
         let digest = fields.digest("sum");
         let session = context(SessionId(self.session), &digest, &self.about);
@@ -260,6 +265,7 @@ impl SumRules {
             min_clients: self.min_clients,
             trust: options::trust(self.malicious_server),
             suite: self.suite.parse().map_err(value)?,
+            groups: self.groups.map(|least| Groups::new(self.clients, least)),
             ..Rules::plain(session, words)
         };
         Ok(Job {
@@ -323,6 +329,18 @@ fn contributors(py: Python<'_>, who: &[PartyId]) -> PyResult<Py<PyAny>> {
 #[pyfunction]
 pub(crate) fn word_bits(bound: f64, max_weight: Option<f64>, clients: usize) -> u32 {
     resolution::word_bits(bound, max_weight, clients)
+}
+
+/// The clients of each group, if `clients` clients form groups of `least` or more.
+#[pyfunction]
+pub(crate) fn groups(clients: usize, least: usize) -> PyResult<Vec<Vec<usize>>> {
+    check_groups(Some(least)).map_err(value)?;
+    // No sum has more clients.
+    options::all(clients)?;
+    let groups = Groups::new(clients, least);
+    Ok((0..groups.count())
+        .map(|number| groups.members(number).collect())
+        .collect())
 }
 
 /// The client `index` of a sum.

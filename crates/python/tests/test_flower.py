@@ -42,6 +42,9 @@ from undertone.flower._wire import FRAMES, GONE, TERMS, about
 TOLD = "this client's record does not allow it"
 
 RULES: dict[str, Any] = {"clip": 2.0, "max_weight": 400.0}
+#: Any nodes contribute, so that one of five can drop out. Groups are in test_flower_groups.py.
+FREE: dict[str, Any] = {"free_sampling": True}
+ALLOWED: dict[str, Any] = {"allow_free_sampling": True}
 WEIGHTS = [300, 400, 250, 350, 380]
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -79,7 +82,8 @@ def evaluate(message: Message, context: Context) -> Message:
 
 
 def client(*, plain: bool = False, trainer: Any = train, **terms: Any) -> ClientApp:
-    app = ClientApp(mods=[] if plain else [secure(**{**RULES, "record": SIMULATED, **terms})])
+    terms = {**RULES, **ALLOWED, "record": SIMULATED, **terms}
+    app = ClientApp(mods=[] if plain else [secure(**terms)])
     app.train()(trainer)
     app.evaluate()(evaluate)
     app.query()(evaluate)
@@ -94,7 +98,8 @@ def start(
     grid: FakeGrid, kind: Strategy | None = None, rounds: int = 1, **rules: Any
 ) -> tuple[SecureGrid, dict[str, NDArray[Any]]]:
     kind = averaging() if kind is None else kind
-    secured = SecureGrid(grid, **{**RULES, "strategy": kind, "poll": 0.0, **rules})
+    rules = {**RULES, **FREE, "strategy": kind, "poll": 0.0, **rules}
+    secured = SecureGrid(grid, **rules)
     result = kind.start(grid=secured, initial_arrays=initial(), num_rounds=rounds)
     return secured, {name: array.numpy() for name, array in result.arrays.items()}
 

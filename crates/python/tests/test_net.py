@@ -271,7 +271,7 @@ def test_without_a_record_nobody_joins(tmp_path: Path) -> None:
 
 
 def test_an_exception_is_the_cause_with_its_traceback(tmp_path: Path) -> None:
-    network = Network(tmp_path, 4, 'application = "sum"\nrounds = 2\n')
+    network = Network(tmp_path, 4, 'application = "sum"\nrounds = 2\nfree_sampling = true\n')
 
     def contribute(index: int) -> Callable[..., Any]:
         def deep_in_training(*_: object) -> Any:
@@ -280,7 +280,7 @@ def test_an_exception_is_the_cause_with_its_traceback(tmp_path: Path) -> None:
 
         return deep_in_training if index == 2 else ones
 
-    joined = raised_by(network, contribute=contribute)
+    joined = raised_by(network, contribute=contribute, allow_free_sampling=lambda _: True)
     error = joined[2]
     assert isinstance(error, undertone.AbortedError), joined
     assert "the function contribute failed: KeyError: 'missing layer'" in str(error)
@@ -293,7 +293,7 @@ def test_an_exception_is_the_cause_with_its_traceback(tmp_path: Path) -> None:
 
 
 def test_an_exception_of_mean_is_the_cause(tmp_path: Path) -> None:
-    network = Network(tmp_path, 4, 'application = "sum"\nrounds = 2\n')
+    network = Network(tmp_path, 4, 'application = "sum"\nrounds = 2\nfree_sampling = true\n')
 
     def mean(index: int) -> Callable[..., Any]:
         def keep(*_: object) -> None:
@@ -301,7 +301,9 @@ def test_an_exception_of_mean_is_the_cause(tmp_path: Path) -> None:
 
         return keep if index == 0 else lambda *_: None
 
-    joined = raised_by(network, contribute=lambda _: ones, mean=mean)
+    joined = raised_by(
+        network, contribute=lambda _: ones, mean=mean, allow_free_sampling=lambda _: True
+    )
     assert isinstance(joined[0], undertone.AbortedError), joined
     assert isinstance(joined[0].__cause__, OSError)
     assert all(isinstance(one, undertone.Joined) for one in joined[1:]), joined

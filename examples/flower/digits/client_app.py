@@ -14,7 +14,11 @@ from undertone.flower import SIMULATED, labelled, secure, trained
 # The client's own terms. They are in its code: the server chooses the run config. The record of
 # answers is in memory for simulations; the node config of a deployment names one on disk.
 terms = secure(
-    clip=4.0, max_weight=400.0, metrics=["loss", "label-accuracy"], record=SIMULATED
+    clip=4.0,
+    max_weight=400.0,
+    metrics=["loss", "label-accuracy"],
+    allow_free_sampling=True,  # see server_app.py
+    record=SIMULATED,
 )
 app = ClientApp(mods=[terms])
 

@@ -3,6 +3,7 @@
 use std::io::Cursor;
 
 use undertone::data::{Kind, arrays_from_npz, from_csv, from_npz};
+use undertone::job::Record;
 use undertone::kdf::Seed;
 use undertone::node::label::Job;
 use undertone::node::sum::{self, Sum};
@@ -67,4 +68,17 @@ pub fn keys(bytes: &[u8]) {
     let key = own.to_pem().expect("a key can be written");
     let _ = Certificate::from_pem(text, &key);
     let _ = Certificate::from_pem(text, text);
+}
+
+/// Reads any bytes as a record of answers. A record that is written and read again is the same.
+pub fn records(bytes: &[u8]) {
+    let Ok(record) = Record::from_bytes(bytes) else {
+        return;
+    };
+    let written = |record: &Record| record.to_bytes().expect("a record can be written");
+    let kept = written(&record).expect("a record in memory");
+    let again = Record::from_bytes(&kept).expect("what was written can be read");
+    assert_eq!(written(&again), Some(kept));
+    let _ = (record.shown(), record.census(), record.last_vote());
+    let _ = record.was_sent(&[0; 32]);
 }

@@ -18,12 +18,13 @@ pub mod training;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
-pub const TARGETS: [Target; 20] = [
+pub const TARGETS: [Target; 21] = [
     ("csv", files::csv),
     ("npz", files::npz),
     ("settings", files::settings),
     ("offers", files::offers),
     ("keys", files::keys),
+    ("records", files::records),
     ("frames", frames::frames),
     ("bundles", frames::bundles),
     ("links", frames::links),

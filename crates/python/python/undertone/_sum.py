@@ -41,6 +41,7 @@ _RULES = {
     "min_clients": "int",
     "malicious_server": "bool",
     "suite": "str",
+    "groups": "int | None",
 }
 
 
@@ -56,6 +57,7 @@ def _rules(
     min_clients: int,
     malicious_server: bool,
     suite: str,
+    groups: int | None,
     about: bytes,
 ) -> dict[str, Any]:
     rules: dict[str, Any] = {
@@ -69,6 +71,7 @@ def _rules(
         "min_clients": min_clients,
         "malicious_server": malicious_server,
         "suite": suite,
+        "groups": groups,
     }
     rules = _checks.fields(rules, _RULES)
     if bits is None:
@@ -99,8 +102,11 @@ class SumClient(Party):
     more precise; by default 32 if a step of the last bit is then at most 2**-16 of the bound, in a
     mean of total weight 1), ``min_clients``, ``malicious_server``, ``suite`` and ``clip``. With
     ``clip`` values beyond the bound are moved to it and counted. Otherwise they are refused.
-    ``about`` is whatever else they agree on, such as a digest of what the values mean and in which
-    order. A client with other arguments than the rest ends the sum before it adds anything.
+    With ``groups`` the clients form fixed groups of that many or more, in the order of their
+    numbers, which contribute whole or not at all: many means of the same clients then tell sums
+    over groups, and no client's weight. ``about`` is whatever else they agree on, such as a digest
+    of what the values mean and in which order. A client with other arguments than the rest ends the
+    sum before it adds anything.
 
     The values are due late, at the upload, when :attr:`needs_values` is true. A client that trains
     a model trains then. ``values`` given here are used at once.
@@ -146,6 +152,7 @@ class SumClient(Party):
         min_clients: int = 3,
         malicious_server: bool = False,
         suite: str = "aes128ctr",
+        groups: int | None = None,
         about: bytes = b"",
         values: Arrays | None = None,
         weight: float = 1.0,
@@ -156,7 +163,7 @@ class SumClient(Party):
     ) -> None:
         rules = _rules(
             session, clients, size, bound, max_weight, mean, clip, bits, min_clients,
-            malicious_server, suite, about,
+            malicious_server, suite, groups, about,
         )
         self._party = _engine.sum_client(
             rules,
@@ -248,11 +255,12 @@ class SumServer(Party):
         min_clients: int = 3,
         malicious_server: bool = False,
         suite: str = "aes128ctr",
+        groups: int | None = None,
         about: bytes = b"",
     ) -> None:
         rules = _rules(
             session, clients, size, bound, max_weight, mean, clip, bits, min_clients,
-            malicious_server, suite, about,
+            malicious_server, suite, groups, about,
         )
         self._party = _engine.sum_server(rules)
 

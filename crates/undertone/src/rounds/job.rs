@@ -16,6 +16,19 @@ pub const MAX_ROUNDS: u32 = 1_000_000;
 /// Fewest clients of a group.
 pub const MIN_GROUP: usize = 5;
 
+/// Checks the fewest clients of a group. `None` stands for no groups.
+///
+/// # Errors
+/// What is wrong with the number.
+pub fn check_groups(groups: Option<usize>) -> Result<(), String> {
+    match groups {
+        Some(groups) if groups < MIN_GROUP => Err(format!(
+            "groups is {groups}; it must be {MIN_GROUP} or more (free_sampling = true for none)"
+        )),
+        _ => Ok(()),
+    }
+}
+
 /// The parameters of a job.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Job {
@@ -81,11 +94,7 @@ impl Job {
                 self.min_clients
             ));
         }
-        if let Some(groups) = self.groups.filter(|groups| *groups < MIN_GROUP) {
-            return Err(format!(
-                "groups is {groups}; it must be {MIN_GROUP} or more (free_sampling = true for none)"
-            ));
-        }
+        check_groups(self.groups)?;
         let unit = self.unit(least_weight(self.max_weight));
         let unit = unit.map_err(|error| error.to_string())?;
         check_unit(unit, self.bound)

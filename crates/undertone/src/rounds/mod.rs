@@ -34,7 +34,7 @@ mod messages;
 mod server;
 
 pub use client::{Client, Contribution, Place, Round, Source, Step};
-pub use job::{Job, MAX_ROUNDS, MIN_GROUP, Mean, Terms};
+pub use job::{Job, MAX_ROUNDS, MIN_GROUP, Mean, Terms, check_groups};
 pub use messages::MeanHeader;
 pub use server::{Kept, Report, Server};
 

@@ -40,6 +40,7 @@ class _Agreed:
     bits: int | None
     malicious_server: bool
     suite: str
+    groups: int | None
     key: Path | None
     roster: Path | None
     record: RecordChoice
@@ -75,6 +76,9 @@ class _Agreed:
                 f"the server sums over {clients} clients, {fewest} at least; this client asks for "
                 f"{self.min_clients} (min_clients)"
             )
+        _wire.check_groups(
+            terms.number("groups") or None, self.groups, "weight, and arrays that hardly change"
+        )
         for metric in terms.texts("metrics"):
             if metric not in self.metrics:
                 raise Told(
@@ -93,6 +97,8 @@ def secure(
     bits: int | None = None,
     malicious_server: bool = False,
     suite: str = "aes128ctr",
+    groups_at_least: int = 5,
+    allow_free_sampling: bool = False,
     evaluate: str = "refuse",
     key: Path | None = None,
     roster: Path | None = None,
@@ -102,8 +108,8 @@ def secure(
     """A mod for the ClientApp: training updates leave the node only inside a secure mean.
 
     The server learns the weighted mean over all contributors and the total weight. From one round
-    it learns no client's arrays, metrics or weight; from many rounds with changing contributors it
-    learns all weights, and arrays that are constant at a client. Write
+    it learns no client's arrays, metrics or weight; from many rounds, sums over fixed groups of
+    clients. Write
     ``ClientApp(mods=[secure(...)])``, and wrap the ServerApp's grid in :class:`SecureGrid` with the
     same ``clip``, ``max_weight``, ``bits``, ``weighted_by``, ``suite`` and ``malicious_server``.
     The arguments are this client's terms. A server that asks for anything else is refused.
@@ -121,6 +127,10 @@ def secure(
                                   :class:`SecureGrid`.
     ``malicious_server``          True: the means stay private if the server lies about who dropped
                                   out. Needs ``key`` and ``roster``.
+    ``groups_at_least``           fewest clients of a group. A group contributes whole or not at
+                                  all.
+    ``allow_free_sampling``       True: any clients may contribute. From many rounds the server then
+                                  learns all weights, and arrays that are constant at a client.
     ``evaluate``                  ``"refuse"``: evaluation, queries and whatever is not training are
                                   refused, because their replies are in the clear. ``"clear"``: they
                                   are passed on.
@@ -161,6 +171,9 @@ def secure(
         None if bits is None else _checks.word("bits", bits),
         _checks.flag("malicious_server", malicious_server),
         _checks.text("suite", suite),
+        None
+        if _checks.flag("allow_free_sampling", allow_free_sampling)
+        else _checks.whole("groups_at_least", groups_at_least),
         key,
         roster,
         _state.check_record(record),
@@ -221,6 +234,7 @@ def _take(
         min_clients=terms.number("min-clients"),
         malicious_server=agreed.malicious_server,
         suite=agreed.suite,
+        groups=terms.number("groups") or None,
         about=terms.digest("about"),
         key=None if signing is None else signing.key,
         public_keys=None if signing is None else signing.public_keys,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from logging import INFO, WARNING, getLogger
 from typing import TYPE_CHECKING, Any
@@ -95,10 +95,18 @@ class SecureGrid(Grid):
     ``strategy``, or call :meth:`check`: strategies that need single updates are refused by name.
     A grid cannot see its strategy otherwise, and those would take the mean for the only update.
 
+    **Clients contribute in fixed groups**, whole or not at all. In the first training round all
+    nodes that are connected form groups of ``groups`` or more, for as long as this grid lives. A
+    round has whole groups, drawn at random until there are as many clients as the strategy asks.
+    Nodes that come later take part in the next run: let the strategy wait for all
+    (``min_available_nodes``). With fewer than ten nodes there is one group, and a round in which a
+    node fails gives no mean.
+
     A round is four messages: keys, shares, training with upload, unmasking; five with
-    ``malicious_server``. A client that fails in any of them, training included, drops out, and the
-    mean is that of the others. If too few are left, the strategy sees no reply and keeps its
-    arrays. If no client takes part at all, :class:`undertone.RefusedError` says why.
+    ``malicious_server``. A client that fails in one of the first three, training included, drops
+    out with its group, and the mean is that of the others. If too few are left, the strategy sees
+    no reply and keeps its arrays. If no client takes part at all, :class:`undertone.RefusedError`
+    says why.
 
     ============================  ==================================================================
     ``clip``                      largest magnitude of a value of an array or metric
@@ -110,6 +118,10 @@ class SecureGrid(Grid):
     ``bits``                      of a word, 32 or 64. By default 32 if a step of the last bit is
                                   then at most 2**-16 of the clip, in a mean of total weight 1
     ``min_clients``               fewest contributors
+    ``groups``                    fewest clients of a group
+    ``free_sampling``             True: no groups, any clients contribute. Many rounds then tell the
+                                  server each client's weight, and arrays that are constant at a
+                                  client. Clients refuse unless they allow it.
     ``malicious_server``          needs ``roster``: clients sign, and every session is one of all
                                   clients of the roster. Node ids are not identities: each client
                                   names its place on the roster.
@@ -136,6 +148,8 @@ class SecureGrid(Grid):
         malicious_server: bool = False,
         roster: Path | None = None,
         suite: str = "aes128ctr",
+        groups: int = 5,
+        free_sampling: bool = False,
         strategy: Strategy | None = None,
         setup_timeout: float = 300.0,
         poll: float = 0.25,
@@ -148,7 +162,14 @@ class SecureGrid(Grid):
             "min_clients": _checks.whole("min_clients", min_clients, least=2),
             "malicious_server": _checks.flag("malicious_server", malicious_server),
             "suite": _checks.text("suite", suite),
+            "groups": None
+            if _checks.flag("free_sampling", free_sampling)
+            else _checks.whole("groups", groups),
         }
+        if self._rules["groups"] is not None:
+            _engine.groups(1, self._rules["groups"])  # refuses groups that are too small
+        self._nodes: list[int] | None = None
+        self._late: set[int] = set()
         self._clip = _checks.positive("clip", clip)
         self._bits = None if bits is None else _checks.word("bits", bits)
         self._metrics = list(metrics)
@@ -202,6 +223,12 @@ class SecureGrid(Grid):
         this = Round()
         mean = _Mean(self, messages, this)
         self.rounds.append(this)
+        if not mean.places:
+            this.failed = (
+                f"no group of clients is whole among the {len(messages)} that were asked"
+            )
+            _log.log(WARNING, "the round gives no mean: %s", this.failed)
+            return []
         try:
             return [mean.run(timeout)]
         except RefusedError as error:
@@ -211,6 +238,58 @@ class SecureGrid(Grid):
             this.failed = str(error)
             _log.log(WARNING, "the round gives no mean: %s", error)
             return []
+
+    def _draw(self, messages: Sequence[Message]) -> dict[int, Message]:
+        """The message of each client of a round, by its place.
+
+        Without groups these are the clients that the strategy asks. With a roster clients name
+        their place later: in place of it there are numbers that nobody sees.
+        """
+        groups, asked = self._rules["groups"], {}
+        for message in messages:
+            asked[message.metadata.dst_node_id] = message
+        if groups is None:
+            return dict(enumerate(messages))
+        # Others may take the place of those that the strategy drew if all get the same.
+        first = messages[0]
+        alike = all(one.content == first.content for one in messages[1:])
+        present = {*self._grid.get_node_ids(), *asked} if alike else set(asked)
+
+        def to(node: int) -> Message:
+            if node in asked:
+                return asked[node]
+            meta = first.metadata
+            content = RecordDict(dict(first.content.items()))
+            return Message(
+                content, node, meta.message_type, ttl=meta.ttl, group_id=meta.group_id
+            )
+
+        if self._roster is not None:
+            return {index: to(node) for index, node in enumerate(sorted(present))}
+        if self._nodes is None:
+            self._nodes = sorted({*self._grid.get_node_ids(), *asked})
+        nodes = self._nodes
+        late = present.difference(nodes, self._late)
+        if late:
+            self._late |= late
+            _log.log(
+                WARNING,
+                "%d nodes came after the groups were formed, and take part in the next run. Let "
+                "the strategy wait for all nodes (min_available_nodes)",
+                len(late),
+            )
+        whole = [
+            group
+            for group in _engine.groups(len(nodes), groups)
+            if all(nodes[place] in present for place in group)
+        ]
+        secrets.SystemRandom().shuffle(whole)
+        drawn: dict[int, Message] = {}
+        for group in whole:
+            if len(drawn) >= len(messages):
+                break
+            drawn |= {place: to(nodes[place]) for place in group}
+        return drawn
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
         """As the wrapped grid. Training messages are refused: a mean takes several messages."""
@@ -264,6 +343,7 @@ class _Mean:
     def __init__(self, grid: SecureGrid, messages: list[Message], this: Round) -> None:
         self.grid, self.this = grid, this
         self.asked = messages
+        self.places = grid._draw(messages)
         records = list(messages[0].content.array_records.values())
         if len(records) != 1:
             raise ValueError(f"a training message has {len(records)} ArrayRecords; it needs one")
@@ -279,7 +359,11 @@ class _Mean:
         self.shapes = {name: tuple(array.shape) for name, array in self.like.items()}
         sizes = [int(np.prod(shape, dtype=np.int64)) for shape in self.shapes.values()]
         self.size = sum(sizes) + len(grid._metrics)
-        self.clients = len(messages) if grid._roster is None else grid._roster
+        self.clients = len(messages)
+        if grid._roster is not None:
+            self.clients = grid._roster
+        elif grid._nodes is not None:
+            self.clients = len(grid._nodes)
         if self.clients < grid._rules["min_clients"]:
             raise RefusedError(
                 f"the round has {self.clients} clients, {grid._rules['min_clients']} at least are "
@@ -300,8 +384,6 @@ class _Mean:
             about=self.about,
             **grid._rules,
         )
-        # The message of each client. Clients of a roster name their place in the first reply.
-        self.places = dict(enumerate(messages))
 
     def _message(self, index: int, bundle: bytes, step: int, claimed: int) -> Message:
         """A message to the client of ``places[index]``."""
@@ -318,6 +400,7 @@ class _Mean:
             "min-clients": rules["min_clients"],
             "malicious-server": rules["malicious_server"],
             "suite": rules["suite"],
+            "groups": rules["groups"] or 0,
             "weighted-by": self.grid._weighted_by,
             "metrics": self.grid._metrics,
             "about": self.about,
@@ -360,6 +443,9 @@ class _Mean:
         this, server, roster = self.this, self.server, self.grid._roster is not None
         if server.poll():
             raise UndertoneError("the server has frames before any client has spoken")
+        if not roster:
+            for index in set(range(self.clients)).difference(self.places):
+                server.gone(index)
         due, step = {index: b"" for index in self.places}, 0
         while not server.done:
             if not due:
@@ -395,11 +481,28 @@ class _Mean:
             for index, reason in replies.errors.items():
                 _log.log(WARNING, "node %d drops out (%s): %s", self._node(index), name, reason)
                 this.dropped[self._node(index)] = reason
+            if step <= TRAINS:
+                silent |= self._left_out(silent)
             for index in sorted(silent):
                 server.gone(index)
             due = self._due(silent)
             step += 1
         return self._reply()
+
+    def _left_out(self, silent: set[int]) -> set[int]:
+        """The clients that cannot contribute without those that are `silent`."""
+        least = self.grid._rules["groups"]
+        if least is None:
+            return set()
+        left_out: set[int] = set()
+        for group in map(set, _engine.groups(self.clients, least)):
+            if group & silent:
+                left_out |= group - silent
+        for index in left_out & self.places.keys():
+            self.this.dropped.setdefault(
+                self._node(index), "another client of its group dropped out"
+            )
+        return left_out
 
     def _take(self, index: int, content: RecordDict) -> None:
         """Hands the server the frames of a reply. They are from this client and for the server."""

@@ -170,16 +170,11 @@ def trained(
         )
 
     def check(job: TrainJob) -> None:
-        if job.free_sampling and not allow_free_sampling:
-            raise Told(
-                "the job draws clients freely: over many rounds the server could compute this "
-                "client's updates (allow_free_sampling accepts this)"
-            )
-        if not job.free_sampling and job.groups < groups_at_least:
-            raise Told(
-                f"the job has groups of {job.groups} clients, this client asks for "
-                f"{groups_at_least} (groups_at_least)"
-            )
+        _wire.check_groups(
+            None if job.free_sampling else job.groups,
+            None if allow_free_sampling else groups_at_least,
+            "updates",
+        )
         if job.label_rounds + job.rounds > max_rounds:
             raise Told(
                 f"the job has {job.label_rounds + job.rounds} rounds, this client agrees to "

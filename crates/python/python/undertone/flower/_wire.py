@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from flwr.app import ConfigRecordValues as Value
 
 _log = getLogger("undertone")
-VERSION = 1
+VERSION = 2
 TERMS = "undertone"
 """Name of the ConfigRecord with the terms of a session and the number of the message."""
 FRAMES = "undertone.frames"
@@ -104,6 +104,24 @@ def size_of(content: RecordDict) -> int:
     """Bytes of all arrays in a message's content."""
     records = content.array_records.values()
     return sum(len(array.data) for record in records for array in record.values())
+
+
+def check_groups(given: int | None, asked: int | None, shown: str) -> None:
+    """Raises :class:`Told` if a client asks for groups and they are smaller, or there are none.
+
+    ``shown`` is what many rounds show without groups."""
+    if asked is None:
+        return
+    if given is None:
+        raise Told(
+            "the server draws clients freely: over many rounds it could compute this client's "
+            f"{shown} (allow_free_sampling accepts this)"
+        )
+    if given < asked:
+        raise Told(
+            f"the server has groups of {given} clients, this client asks for {asked} "
+            "(groups_at_least)"
+        )
 
 
 class Terms:
