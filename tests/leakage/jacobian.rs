@@ -14,7 +14,7 @@ use undertone::sum::fixed::Fixed;
 
 /// The rank of the Jacobian of `view` at `inputs`, and how many inputs there are. `unit` is the
 /// rounding of what is seen.
-fn rank(view: &dyn Fn(&[f64]) -> Vec<f64>, inputs: &[f64], unit: f64) -> usize {
+pub(crate) fn rank(view: &dyn Fn(&[f64]) -> Vec<f64>, inputs: &[f64], unit: f64) -> usize {
     const STEP: f64 = 1e-5;
     let moved = |at: usize, by: f64| {
         let mut inputs = inputs.to_vec();
@@ -162,7 +162,7 @@ fn clients_of_a_graph_network() {
 
 /// Sums over the clients in `sets`: of weights, and of weight times a value that stays the same.
 /// Two numbers of each of `clients` clients.
-fn of_sums(clients: usize, sets: &[Vec<usize>]) -> usize {
+pub(crate) fn of_sums(clients: usize, sets: &[Vec<usize>]) -> usize {
     let mut prg = Prg::new(&[7; 32]);
     let inputs: Vec<f64> = (0..2 * clients).map(|_| 0.5 + prg.unit()).collect();
     let view = |inputs: &[f64]| {

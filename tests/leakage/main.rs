@@ -17,6 +17,7 @@ mod lwe_cheats;
 mod many_rounds;
 mod pairwise;
 mod pairwise_digits;
+mod pairwise_rank;
 mod phe;
 mod rewinds;
 mod rounds;

@@ -10,6 +10,7 @@ use undertone::party::{Network, PartyId};
 use undertone::rounds::{Contribution, Job, Kept, MIN_GROUP, MeanHeader, RESULT, Round};
 use undertone_tests::rounds::{Member, run};
 
+use crate::jacobian::of_sums;
 use crate::linear::{least_squares, rank};
 
 const CLIENTS: usize = 20;
@@ -62,7 +63,10 @@ fn fresh(prg: &mut Prg) -> [u8; 32] {
 /// Errors of what the means of a job give, as shares of the spread between clients.
 #[derive(Debug)]
 struct Found {
+    /// Of the totals, by the weights.
     rank: usize,
+    /// Of totals and means, by weights and one value of each client.
+    of_means: usize,
     weights: f64,
     frozen: f64,
     changing: f64,
@@ -167,7 +171,9 @@ fn attack(groups: Option<usize>, rounds: u32) -> Found {
     let values = least_squares(&rows, &sums);
     let own: Vec<Vec<f64>> = secrets.iter().map(|secret| vec![secret.weight]).collect();
     let base: Vec<Vec<f64>> = secrets.into_iter().map(|secret| secret.base).collect();
+    let places = |set: &Vec<f64>| (0..CLIENTS).filter(|client| set[*client] > 0.0).collect();
     Found {
+        of_means: of_sums(CLIENTS, &sets.iter().map(places).collect::<Vec<_>>()),
         rank: rank(sets),
         weights: error(&weights, &own, 0..1),
         frozen: error(&values, &base, 0..FROZEN),
@@ -188,6 +194,8 @@ fn many_means_tell_each_client_without_groups_and_groups_with_them() {
     let groups = attack(Some(MIN_GROUP), 60);
     println!("{free:?}\n{groups:?}");
     assert_eq!((free.rank, groups.rank), (20, 4));
+    // A weight and a value for each client, or for each group.
+    assert_eq!((free.of_means, groups.of_means), (2 * 20, 2 * 4));
     assert!(free.weights < 1e-6 && free.frozen < 1e-6, "{free:?}");
     assert!(free.changing < 0.25, "{free:?}");
     for error in [groups.weights, groups.frozen, groups.changing] {
