@@ -44,6 +44,18 @@ pub fn is_hidden(c: char) -> bool {
         )
 }
 
+/// What is wrong with a name that another party gave: it has hidden characters, or a spreadsheet
+/// takes it for a formula.
+pub fn harm_of(name: &str) -> Option<&'static str> {
+    if name.chars().any(is_hidden) {
+        Some("has a control character, or one that is not seen")
+    } else if name.starts_with(['=', '+', '-', '@']) {
+        Some("begins with = + - or @, which spreadsheets take for a formula")
+    } else {
+        None
+    }
+}
+
 /// The value of a field.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {

@@ -16,6 +16,7 @@
 use std::collections::BTreeSet;
 
 use serde::Deserialize;
+use undertone_job::harm_of;
 use undertone_job::record::{Peer, Peers};
 use undertone_party::PartyId;
 use undertone_setup::identity::{PUBLIC_LEN, Pins};
@@ -65,7 +66,7 @@ pub enum RosterError {
         /// Its name.
         name: String,
         /// What is wrong.
-        what: &'static str,
+        what: String,
     },
 }
 
@@ -107,10 +108,10 @@ impl Roster {
             toml::from_str(text).map_err(|error| RosterError::Form(error.to_string()))?;
         let mut entries = Vec::with_capacity(file.client.len());
         for (index, line) in file.client.into_iter().enumerate() {
-            let wrong = |what| RosterError::Client {
+            let wrong = |what: &str| RosterError::Client {
                 index,
                 name: line.name.chars().take(MAX_NAME).collect(),
-                what,
+                what: what.to_owned(),
             };
             let digits = |text: &Option<String>, what| match text.as_deref().map(unhex) {
                 None => Ok(None),
@@ -140,16 +141,18 @@ impl Roster {
         let mut names = BTreeSet::new();
         let mut proofs = BTreeSet::new();
         for (index, entry) in entries.iter().enumerate() {
-            let wrong = |what| {
+            let wrong = |what: &str| {
                 Err(RosterError::Client {
                     index,
                     name: entry.name.chars().take(MAX_NAME).collect(),
-                    what,
+                    what: what.to_owned(),
                 })
             };
-            let printable = |c: char| !c.is_control();
-            if !(1..=MAX_NAME).contains(&entry.name.len()) || !entry.name.chars().all(printable) {
-                return wrong("its name must have 1 to 64 bytes, all printable");
+            if !(1..=MAX_NAME).contains(&entry.name.len()) {
+                return wrong("its name must have 1 to 64 bytes");
+            }
+            if let Some(harm) = harm_of(&entry.name) {
+                return wrong(&format!("its name {harm}"));
             }
             if !names.insert(&entry.name) {
                 return wrong("another client has this name");
@@ -169,7 +172,7 @@ impl Roster {
         let pins = Pins::new(keys).map_err(|error| RosterError::Client {
             index: error.who.index().unwrap_or(0),
             name: String::new(),
-            what: "its key is not an Ed25519 key",
+            what: "its key is not an Ed25519 key".to_owned(),
         })?;
         Ok(Self { entries, pins })
     }
@@ -285,7 +288,9 @@ mod tests {
         let says = |entries: Vec<Entry>| Roster::new(entries).unwrap_err().to_string();
         assert!(says(vec![entry("a", 1), entry("a", 2)]).contains("client 1"));
         assert!(says(vec![entry("a", 1), entry("b", 1)]).contains("this key"));
-        assert!(says(vec![entry("a\n", 1)]).contains("printable"));
+        assert!(says(vec![entry("a\n", 1)]).contains("control character"));
+        assert!(says(vec![entry("a\u{202e}", 1)]).contains("not seen"));
+        assert!(says(vec![entry("=1+1", 1)]).contains("formula"));
         assert!(says(vec![]).contains("0 clients"));
         let bare = Entry {
             key: None,

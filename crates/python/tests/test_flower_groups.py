@@ -31,7 +31,8 @@ def value(index: int) -> NDArray[np.float32]:
 def train(message: Message, context: Context) -> Message:
     index = int(context.node_config["partition-id"])
     # Two bits differ from round to round: exactly the same values are sent once.
-    rounds = float(message.content.config_records["config"]["server-round"])  # type: ignore[arg-type]
+    config: Any = message.content.config_records["config"]
+    rounds = float(config["server-round"])
     content = RecordDict(
         {
             "arrays": ArrayRecord({"w": Array(value(index) + np.float32(1e-5 * rounds))}),

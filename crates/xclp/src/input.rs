@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
-use undertone_job::is_hidden;
+use undertone_job::harm_of;
 use undertone_kernel::Wiped;
 use undertone_party::{Abort, Writer};
 
@@ -257,14 +257,8 @@ pub fn check_names(names: &[String]) -> Result<(), InputError> {
 pub fn check_foreign_names(names: &[String]) -> Result<(), InputError> {
     check_names(names)?;
     for (class, name) in names.iter().enumerate() {
-        let what = match name {
-            name if name.chars().any(is_hidden) => {
-                "has a control character, or one that is not seen"
-            }
-            name if name.starts_with(['=', '+', '-', '@']) => {
-                "begins with = + - or @, which spreadsheets take for a formula"
-            }
-            _ => continue,
+        let Some(what) = harm_of(name) else {
+            continue;
         };
         return Err(InputError::ClassName {
             what: format!("the name of class {class} {what}; give the class another name"),

@@ -96,8 +96,8 @@ fn reason(text: &str) -> Result<String, String> {
     if text.is_empty() {
         return Err("it is empty; say in a few words why the answer may be given".into());
     }
-    if text.chars().any(char::is_control) {
-        return Err("it must be one line without control characters".into());
+    if text.chars().any(undertone::job::is_hidden) {
+        return Err("it must be one line, without characters that are not seen".into());
     }
     Ok(text.to_owned())
 }
