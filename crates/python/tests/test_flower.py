@@ -394,6 +394,29 @@ def test_arrays_in_another_order_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("forges", [False, True])
+def test_another_model_for_one_client_is_refused(forges: bool, tmp_path: Path) -> None:
+    """Pasquini et al. 2022: with a model that does not learn at all clients but one, the mean would
+    be that one's update."""
+    other = ArrayRecord(
+        {name: Array(np.full_like(one.numpy(), 1)) for name, one in initial().items()}
+    )
+
+    def replace(index: int, message: Message) -> None:
+        terms = message.content.config_records[TERMS]
+        if index == 2 and terms["step"] == 2:
+            message.content["arrays"] = other
+        if index == 2 and forges:
+            terms["about"] = about(other, [], "num-examples")
+
+    secured, _ = start(FakeGrid(client(), 5, tmp_path, before=replace))
+    (this,) = secured.rounds
+    if forges:
+        assert not this.contributors and "its rules" in str(this.failed)
+    else:
+        assert "named at the beginning" in this.dropped[102]
+
+
+@pytest.mark.parametrize("forges", [False, True])
 def test_other_metrics_for_one_client_are_refused(forges: bool, tmp_path: Path) -> None:
     def ask(index: int, message: Message) -> None:
         terms = message.content.config_records[TERMS]

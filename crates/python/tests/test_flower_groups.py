@@ -30,7 +30,7 @@ def value(index: int) -> NDArray[np.float32]:
 
 def train(message: Message, context: Context) -> Message:
     index = int(context.node_config["partition-id"])
-    # Two bits differ from round to round: exactly the same values are sent once.
+    # Exactly the same values are sent once.
     config: Any = message.content.config_records["config"]
     rounds = float(config["server-round"])
     content = RecordDict(

@@ -39,10 +39,21 @@ LISTED = 2.0
 
 
 def about(arrays: ArrayRecord, metrics: Iterable[str], weighted_by: str) -> bytes:
-    """A digest of what the values of a mean are, in their order: arrays, metrics, the weight."""
-    shapes = [[name, [int(length) for length in one.shape]] for name, one in arrays.items()]
+    """A digest of what the values of a mean are, in their order: arrays, metrics, the weight.
+
+    The values of the arrays that the server sent are in it: all clients train the same model. From
+    others' models that do not learn, a server would read the update of a single client.
+    """
+    shapes = [
+        [name, one.dtype, one.stype, [int(length) for length in one.shape]]
+        for name, one in arrays.items()
+    ]
     text = json.dumps([shapes, list(metrics), weighted_by])
-    return hashlib.sha256(text.encode()).digest()
+    digest = hashlib.sha256(text.encode())
+    for one in arrays.values():
+        digest.update(len(one.data).to_bytes(8, "little"))
+        digest.update(one.data)
+    return digest.digest()
 
 
 class Told(RefusedError):
