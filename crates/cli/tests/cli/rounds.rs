@@ -60,8 +60,10 @@ fn mean(round: u32, contributors: &[usize]) -> Arrays {
 struct Rounds(Trial);
 
 impl Rounds {
+    /// A job whose clients may leave one by one: its six clients would be one group.
     fn new(job: &str) -> Self {
-        Self(Trial::new("wine", &format!("application = \"sum\"\n{job}")))
+        let job = format!("application = \"sum\"\nfree_sampling = true\n{job}");
+        Self(Trial::new("wine", &job))
     }
 
     /// Client `index`, which reads and writes a file each round.
@@ -72,6 +74,10 @@ impl Rounds {
     }
 
     fn join_with(&self, index: usize, more: &[&str]) -> Process {
+        self.join_for_groups(index, &[more, &["--allow-free-sampling"]].concat())
+    }
+
+    fn join_for_groups(&self, index: usize, more: &[&str]) -> Process {
         let server = format!("localhost:{}", self.0.port);
         let keys = self.0.path(&format!("keys/client-{index}"));
         let weight = weight(index).to_string();
@@ -505,4 +511,23 @@ fn a_client_that_declines_tells_the_others_why() {
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
     assert!(!rounds.has_mean(3, 1));
+}
+
+/// A client asks for groups unless its owner says that it need not.
+#[test]
+fn rounds_without_groups_need_consent() {
+    let rounds = Rounds::new("rounds = 2");
+    let _server = rounds.0.serve("serve", &[]);
+    rounds.0.until(|status| status["state"] == "waiting");
+    let files = [
+        rounds.0.path("update-{round}.npz"),
+        rounds.0.path("mean-{round}.npz"),
+    ];
+    let mut one = rounds.join_for_groups(0, &["--data", &files[0], "--out", &files[1]]);
+    assert_eq!(one.ends(LONG), Some(77));
+    let why = rounds.0.text("join-0.err");
+    assert!(
+        why.contains("the job draws clients freely") && why.contains("--allow-free-sampling"),
+        "{why}"
+    );
 }
