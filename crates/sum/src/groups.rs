@@ -37,16 +37,31 @@ impl Groups {
 
     /// The clients of group `number`.
     pub fn members(&self, number: usize) -> Range<usize> {
-        let first = |number: usize| number * self.clients / self.count();
+        let first = |number: usize| {
+            let first = number as u128 * self.clients as u128 / self.count() as u128;
+            first as usize
+        };
         first(number)..first(number + 1)
     }
 
-    /// Those of `ids` whose whole group is among them. `ids` ascend.
+    /// The group of the client `index`. `None` if there is no such client.
+    pub fn of(&self, index: usize) -> Option<usize> {
+        let number = |index: usize| {
+            let scaled = (index as u128 + 1) * self.count() as u128 - 1;
+            (scaled / self.clients as u128) as usize
+        };
+        (index < self.clients).then(|| number(index))
+    }
+
+    /// Those of `ids` whose whole group is among them. `ids` ascend. The time does not depend on
+    /// the number of clients, which another party may have stated.
     pub fn whole(&self, ids: &[PartyId]) -> Vec<PartyId> {
-        let has = |index: usize| ids.binary_search(&PartyId::client(index)).is_ok();
-        let groups = (0..self.count()).map(|number| self.members(number));
-        let whole = groups.filter(|group| group.clone().all(has));
-        whole.flatten().map(PartyId::client).collect()
+        let number = |id: &PartyId| id.index().and_then(|index| self.of(index));
+        let groups = ids.chunk_by(|a, b| number(a) == number(b));
+        let whole = groups.filter(|group| {
+            number(&group[0]).is_some_and(|number| self.members(number).len() == group.len())
+        });
+        whole.flatten().copied().collect()
     }
 
     /// Whether `ids`, which ascend, are whole groups and nobody else.
@@ -70,6 +85,20 @@ mod tests {
             prop_assert!(sizes.iter().max().unwrap() - sizes.iter().min().unwrap() <= 1);
             let all: Vec<usize> = (0..groups.count()).flat_map(|g| groups.members(g)).collect();
             prop_assert_eq!(all, (0..clients).collect::<Vec<_>>());
+            for number in 0..groups.count() {
+                prop_assert!(groups.members(number).all(|index| groups.of(index) == Some(number)));
+            }
+            prop_assert_eq!(groups.of(clients), None);
+        }
+
+        /// A server may state any number of clients.
+        #[test]
+        fn many_clients_take_no_time(clients in any::<usize>(), least in any::<usize>()) {
+            let groups = Groups::new(clients, least);
+            let few: Vec<PartyId> = (0..9).map(PartyId::client).collect();
+            let whole = groups.whole(&few);
+            prop_assert!(whole.iter().all(|id| few.contains(id)));
+            prop_assert!(groups.members(groups.count() - 1).end == clients);
         }
 
         #[test]

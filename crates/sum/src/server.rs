@@ -156,10 +156,7 @@ impl<W: Word> Adding<W> {
         let units = match self.context.rules.groups {
             None => vec![sharing],
             Some(groups) => {
-                let number = |place: &usize| {
-                    let index = self.table.ids[*place].index().unwrap_or_default();
-                    (0..groups.count()).find(|number| groups.members(*number).contains(&index))
-                };
+                let number = |place: &usize| groups.of(self.table.ids[*place].index()?);
                 let units = sharing.chunk_by(|a, b| number(a) == number(b));
                 units.map(<[usize]>::to_vec).collect()
             }
@@ -187,12 +184,12 @@ impl<W: Word> Adding<W> {
             }
             if needs_all && came.len() < unit.len() {
                 came.clear();
+                group.fill(W::default());
             } else {
-                for (word, more) in sum.iter_mut().zip(&group) {
-                    *word = word.plus(*more);
+                for (word, more) in sum.iter_mut().zip(&mut group) {
+                    *word = word.plus(std::mem::take(more));
                 }
             }
-            group.fill(W::default());
             for place in came {
                 self.contributors.0[place] = true;
             }

@@ -130,10 +130,11 @@ impl Sum {
     fn units(&self, present: &[PartyId]) -> Vec<Vec<PartyId>> {
         let able = self.able(present);
         match self.job.fixed_groups() {
-            Some(groups) => (0..groups.count())
-                .map(|number| groups.members(number).map(PartyId::client).collect())
-                .filter(|unit: &Vec<PartyId>| unit.iter().all(|id| able.contains(id)))
-                .collect(),
+            Some(groups) => {
+                let number = |id: &PartyId| groups.of(id.index()?);
+                let units = able.chunk_by(|a, b| number(a) == number(b));
+                units.map(<[PartyId]>::to_vec).collect()
+            }
             None => able.into_iter().map(|id| vec![id]).collect(),
         }
     }
