@@ -176,3 +176,26 @@ def test_clients_refuse_free_sampling_and_smaller_groups(tmp_path: Path) -> None
         assert len(secured.rounds[0].contributors) == 5
     with pytest.raises(ValueError, match="groups is 4"):
         SecureGrid(FakeGrid(client(), 5, tmp_path), **RULES, groups=4)
+
+
+def test_groups_stay_the_same_in_a_run(tmp_path: Path) -> None:
+    """Sums over two dealings of the same clients would tell sums over parts of groups."""
+    grid = FakeGrid(client(), 12, tmp_path)
+    secured, _ = start(grid)
+    assert len(secured.rounds[0].contributors) == 12
+    secured, _ = start(grid, rounds=2)
+    # The first round has the values of the run before, which the record refuses to send again.
+    assert [len(this.contributors) for this in secured.rounds] == [0, 12]
+    with pytest.raises(RefusedError, match="other groups than before"):
+        start(grid, groups=6)
+    grid.offline = {FIRST}
+    with pytest.raises(RefusedError, match="other groups than before"):
+        start(grid)
+
+
+def test_a_round_has_as_many_clients_as_it_needs(tmp_path: Path) -> None:
+    grid = FakeGrid(client(min_clients=8), 20, tmp_path)
+    secured, _ = start(grid, fraction=0.25, min_clients=8)
+    assert len(secured.rounds[0].contributors) == 10
+    with pytest.raises(RefusedError, match="8 at least"):
+        start(FakeGrid(client(), 7, tmp_path), min_clients=8)

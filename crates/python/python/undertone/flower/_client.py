@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from flwr.clientapp.typing import ClientAppCallable, Mod
 
 STATE = "undertone.sum"
+PLACE = "undertone.groups"
 CLIPPED = "undertone-clipped"
 """A metric that the mod adds by itself: 1 if some value was clipped, else 0."""
 
@@ -221,6 +222,8 @@ def _take(
                 f"the server's roster has {clients} clients, this node's "
                 f"{len(signing.public_keys)}; all parties need the same roster.toml"
             )
+    if agreed.groups is not None:
+        _check_place(context, [clients, terms.number("groups"), index])
     record = _state.record(context, agreed.record, agreed.key, agreed.roster)
     party = SumClient(
         index,
@@ -267,6 +270,17 @@ def _take(
     _state.keep(context, record)
     content = RecordDict({_wire.TERMS: ConfigRecord({"index": index})})
     return Message(_wire.carry(content, reply), reply_to=message)
+
+
+def _check_place(context: Context, place: list[int]) -> None:
+    """Raises :class:`Told` if groups, or this client's place among them, change within a run."""
+    if PLACE not in context.state:
+        context.state[PLACE] = ConfigRecord({"place": place})
+    elif context.state.config_records[PLACE]["place"] != place:
+        raise Told(
+            "the server forms other groups than before in this run: sums over both would tell "
+            "sums over parts of them. Start another run"
+        )
 
 
 def _train(

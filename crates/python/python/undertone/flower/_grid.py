@@ -251,24 +251,26 @@ class SecureGrid(Grid):
         if groups is None:
             return dict(enumerate(messages))
         # Others may take the place of those that the strategy drew if all get the same.
-        first = messages[0]
-        alike = all(one.content == first.content for one in messages[1:])
+        first, kind = messages[0], messages[0].metadata.message_type
+        alike = all(
+            one.metadata.message_type == kind and one.content == first.content
+            for one in messages[1:]
+        )
         present = {*self._grid.get_node_ids(), *asked} if alike else set(asked)
 
         def to(node: int) -> Message:
             if node in asked:
                 return asked[node]
-            meta = first.metadata
-            content = RecordDict(dict(first.content.items()))
-            return Message(
-                content, node, meta.message_type, ttl=meta.ttl, group_id=meta.group_id
-            )
+            meta, content = first.metadata, RecordDict(dict(first.content.items()))
+            return Message(content, node, kind, ttl=meta.ttl, group_id=meta.group_id)
 
         if self._roster is not None:
             return {index: to(node) for index, node in enumerate(sorted(present))}
-        if self._nodes is None:
-            self._nodes = sorted({*self._grid.get_node_ids(), *asked})
-        nodes = self._nodes
+        fewest = self._rules["min_clients"]
+        nodes = self._nodes or sorted({*self._grid.get_node_ids(), *asked})
+        if len(nodes) < fewest:
+            return dict(enumerate(messages))  # refused
+        self._nodes = nodes
         late = present.difference(nodes, self._late)
         if late:
             self._late |= late
@@ -286,7 +288,7 @@ class SecureGrid(Grid):
         secrets.SystemRandom().shuffle(whole)
         drawn: dict[int, Message] = {}
         for group in whole:
-            if len(drawn) >= len(messages):
+            if len(drawn) >= max(len(messages), fewest):
                 break
             drawn |= {place: to(nodes[place]) for place in group}
         return drawn
@@ -303,8 +305,9 @@ class SecureGrid(Grid):
         return self._grid.pull_messages(message_ids)
 
     def set_run(self, run: Run) -> None:
-        """As the wrapped grid."""
+        """As the wrapped grid. Another run has other groups."""
         self._grid.set_run(run)
+        self._nodes, self._late = None, set()
 
     @property
     def run(self) -> Run:
