@@ -55,6 +55,13 @@ fn jobs_train_models() {
                         };
                         let has_pseudo = has_pseudo && trained.number > 2;
                         assert_eq!(trained.pseudo > 0, has_pseudo, "{job:?}");
+                        // All clients have more rows than embeddings have values.
+                        let joint = job.pseudo_in(trained.number) == PseudoLabels::Joint;
+                        for warning in [&trained.warning, &round.warning] {
+                            assert_eq!(warning.is_some(), joint);
+                            let what = |text: &String| text.contains("more than 6 features");
+                            assert!(warning.as_ref().is_none_or(what), "{warning:?}");
+                        }
                     }
                     (Report::Over, Step::Over(model)) => {
                         assert_eq!(*model, simulation.state().model);

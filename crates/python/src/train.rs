@@ -118,14 +118,19 @@ type Did<'py> = (
 fn did(py: Python<'_>, step: Step) -> Did<'_> {
     match step {
         Step::Counted => ("census", 0, 0, 0, false, None),
-        Step::Trained(trained) => (
-            "round",
-            trained.number,
-            trained.pseudo,
-            trained.clipped,
-            trained.diverged,
-            None,
-        ),
+        Step::Trained(trained) => {
+            if let Some(warning) = &trained.warning {
+                errors::warn(warning);
+            }
+            (
+                "round",
+                trained.number,
+                trained.pseudo,
+                trained.clipped,
+                trained.diverged,
+                None,
+            )
+        }
         Step::Over(model) => ("over", 0, 0, 0, false, Some(model.into_pyarray(py))),
     }
 }

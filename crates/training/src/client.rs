@@ -90,7 +90,7 @@ pub enum Step {
 }
 
 /// What a client did in a round.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trained {
     /// The number of the round.
     pub number: u32,
@@ -101,6 +101,9 @@ pub struct Trained {
     /// Whether the update had values that are no numbers. The client then contributed no change: to
     /// leave the round would tell the server.
     pub diverged: bool,
+    /// What another client's number of rows means for this client's embeddings: see
+    /// [`rows_warning`](xclp::rows_warning).
+    pub warning: Option<String>,
 }
 
 /// A client's update, ready to be added up.
@@ -409,6 +412,7 @@ impl Session {
         // Steps 7 to 9: pseudo-labels.
         let own = data.labelling();
         let source = job.pseudo_in(number);
+        let mut warning = None;
         let pseudo: Vec<Target> = match source {
             PseudoLabels::None => Vec::new(),
             PseudoLabels::Network => {
@@ -436,6 +440,7 @@ impl Session {
                     let propagation =
                         xclp::client(me, context, params, input, derive("propagation"))?;
                     let outcome = io.run(propagation).await?;
+                    warning = outcome.warning;
                     directed.targets(&outcome.labels, own)
                 }
             }
@@ -457,7 +462,11 @@ impl Session {
         };
         io.run(sum::client(rules, me, input, derive("sum"))?)
             .await?;
-        Ok(Step::Trained(Trained { number, ..trained }))
+        Ok(Step::Trained(Trained {
+            number,
+            warning,
+            ..trained
+        }))
     }
 
     fn schedule(&self, kept: &Kept, number: u32, seed: Seed) -> Schedule {
@@ -507,6 +516,7 @@ impl Session {
             pseudo: pseudo.len(),
             clipped: 0,
             diverged: false,
+            warning: None,
         };
         let mut change = Wiped::from(vec![0f32; model.len()]);
         if !labelled.is_empty() || !pseudo.is_empty() {

@@ -35,6 +35,9 @@ pub struct Round {
     pub taken: Taken,
     /// The new model.
     pub model: Vec<f32>,
+    /// A warning of label propagation, such as of clients with more rows than embeddings have
+    /// values.
+    pub warning: Option<String>,
 }
 
 impl fmt::Debug for Round {
@@ -238,11 +241,13 @@ impl Server {
         send_model(&io, &members, &model).await;
 
         // Steps 7 to 9: pseudo-labels.
+        let mut warning = None;
         if job.pseudo_in(number) == PseudoLabels::Joint {
             let params = job.propagation(needed);
             let seed = self.seed.derive(context, "propagation", &[]);
             let propagation = xclp::server(context, params, members.clone(), seed)?;
-            members = io.run(propagation).await?.contributors;
+            let report = io.run(propagation).await?;
+            (members, warning) = (report.contributors, report.warning);
         }
 
         // Step 10: the clients train.
@@ -274,6 +279,7 @@ impl Server {
             (f64::from(*before) + change / divisor.max(1) as f64) as f32
         };
         Ok(Round {
+            warning,
             model: model.iter().zip(change).map(add).collect(),
             taken: Taken {
                 number,

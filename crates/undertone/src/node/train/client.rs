@@ -9,7 +9,7 @@ use undertone_setup::identity::Credentials;
 use undertone_training::{Client, Data, Model, Place, PseudoLabels, Sampling, Step};
 use undertone_xclp::Params;
 
-use super::{Job, Train};
+use super::{Job, Train, warn_once};
 use crate::node::held::Held;
 use crate::node::label;
 use crate::node::terms::{check_clients, check_groups, check_rounds, check_trust};
@@ -107,6 +107,7 @@ pub struct Trainee {
     record: Record,
     held: Held<Job, Client>,
     on_step: Option<OnStep>,
+    warned: bool,
 }
 
 impl fmt::Debug for Trainee {
@@ -132,6 +133,7 @@ impl Trainee {
             record,
             held: Held::default(),
             on_step: None,
+            warned: false,
         }
     }
 
@@ -197,6 +199,9 @@ impl Participant for Trainee {
     }
 
     fn ended(&mut self, output: Step) -> Next {
+        if let Step::Trained(trained) = &output {
+            warn_once(&mut self.warned, trained.warning.as_ref());
+        }
         if let Some(on_step) = &mut self.on_step
             && let Err(why) = on_step(&output)
         {

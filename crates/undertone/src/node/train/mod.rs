@@ -42,3 +42,12 @@ mod server;
 pub use self::client::{Made, Terms, Trainee};
 pub use self::file::{Job, Spec};
 pub use self::server::{Progress, Train};
+
+/// Logs the warning of a round, unless a round of this job had one.
+fn warn_once(warned: &mut bool, warning: Option<&String>) {
+    if let Some(warning) = warning
+        && !std::mem::replace(warned, true)
+    {
+        tracing::warn!("{warning}");
+    }
+}

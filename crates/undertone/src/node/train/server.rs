@@ -10,7 +10,7 @@ use undertone_node::{Application, Checkpoint, Facts, Next, Seat};
 use undertone_party::{Abort, Aborted, Party, PartyId, Phase};
 use undertone_training::{PHASES, Report, Server, State};
 
-use super::Job;
+use super::{Job, warn_once};
 
 /// Rounds that fail one after the other before the server gives up the job.
 const ATTEMPTS: u32 = 5;
@@ -42,6 +42,7 @@ pub struct Train {
     /// Sessions that failed one after the other.
     failed: u32,
     begun: bool,
+    warned: bool,
     results: Facts,
 }
 
@@ -67,6 +68,7 @@ impl Train {
             on_round: None,
             failed: 0,
             begun: false,
+            warned: false,
             results: Facts::new(),
         }
     }
@@ -126,6 +128,7 @@ impl Train {
                 ]);
             }
             Report::Trained(round) => {
+                warn_once(&mut self.warned, round.warning.as_ref());
                 let progress = Progress {
                     number: round.taken.number,
                     rounds: self.job.training.last(),
@@ -195,6 +198,7 @@ impl Application for Train {
         }
         self.begun = true;
         self.failed = 0;
+        self.warned = false;
         self.results.clear();
         let finished = self.state.taken.len();
         self.results
