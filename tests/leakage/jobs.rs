@@ -6,7 +6,7 @@ use std::sync::Arc;
 use undertone::job::Fields;
 use undertone::job::Record;
 use undertone::kdf::Seed;
-use undertone::node::{Application, Participant, Seat, cotrain, fedgraph, label, pssl, sum, train};
+use undertone::node::{Application, Participant, Seat, label};
 use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Aborted, Endpoint, Limits, Network, Node, PartyId, SessionId};
 use undertone::rounds::{Job, Kept, Place, Server};
@@ -14,6 +14,7 @@ use undertone::setup::identity::{Credentials, Identity, Pins};
 use undertone::sum::{KEYS, SHARES, Suite, Trust, UPLOAD};
 use undertone::xclp::{Features, Labelling, Rows, phases};
 use undertone_tests::network::Means;
+use undertone_tests::offers;
 use undertone_tests::random_clients;
 use undertone_tests::rounds::Member;
 use undertone_tests::tamper::set_payload;
@@ -116,67 +117,9 @@ fn check(application: &str, offer: &[u8], fields: impl Fn(&str) -> Option<Fields
 
 #[test]
 fn every_field_of_an_offer_is_in_the_digest() {
-    let all = "malicious_server = false\nmin_clients = 4\n";
-    let text = format!("{all}backend = \"psm\"\nclass_names = [\"ash\", \"oak\"]");
-    let offer = label::Job::parse(&text, false).unwrap().to_offer();
-    check("label", &offer, |text| {
-        Some(label::Job::from_offer(text.as_bytes()).ok()?.fields())
-    });
-    let text = format!("{all}classes = 3");
-    let offer = label::Job::parse(&text, false).unwrap().to_offer();
-    check("label", &offer, |text| {
-        Some(label::Job::from_offer(text.as_bytes()).ok()?.fields())
-    });
-    let job = sum::Job {
-        sample: Some(95),
-        ..sum::Job::default()
-    };
-    check("sum", &sum::to_offer(&job), |text| {
-        Some(sum::from_offer(text.as_bytes()).ok()?.fields())
-    });
-    let text = format!(
-        "{all}application = \"train\"\nfeatures = 64\nclasses = 10\nmean_teacher = true\n\
-         learning_rate = 0.125\nsampled = 20\nscale = 16.0\ngroups = 6"
-    );
-    let offer = train::Job::parse(&text, false, |_| Ok(5))
-        .unwrap()
-        .to_offer();
-    check("train", &offer, |text| {
-        Some(
-            train::Job::from_offer(text.as_bytes())
-                .ok()?
-                .training
-                .fields(),
-        )
-    });
-    let public = "0123456789abcdef".repeat(4);
-    let text = format!(
-        "{all}application = \"cotrain\"\nclasses = 3\nrows = 9\nfeatures = 2\npublic = \"{public}\""
-    );
-    let offer = cotrain::Job::parse(&text, false, |_| Err("stated".into()));
-    check("cotrain", &offer.unwrap().to_offer(), |text| {
-        Some(
-            cotrain::Job::from_offer(text.as_bytes())
-                .ok()?
-                .cotraining
-                .fields(),
-        )
-    });
-    let text = format!("{all}application = \"pssl\"\nfeatures = 8\nclasses = 3\nasked = 5");
-    let offer = pssl::Job::parse(&text, false).unwrap().to_offer();
-    check("pssl", &offer, |text| {
-        Some(pssl::Job::from_offer(text.as_bytes()).ok()?.pssl.fields())
-    });
-    let text = "application = \"fedgraph\"\nrows = 100\nqueries = 7\nclasses = 3\nsteps = 30";
-    let offer = fedgraph::Job::parse(text, 4).unwrap().to_offer();
-    check("fedgraph", &offer, |text| {
-        Some(
-            fedgraph::Job::from_offer(text.as_bytes())
-                .ok()?
-                .fedgraph
-                .fields(),
-        )
-    });
+    for (application, offer, read) in offers::all() {
+        check(application, &offer, read);
+    }
 }
 
 /// Five clients of a round of sums, of which client 2 has another job than the others and the

@@ -9,6 +9,7 @@ pub mod fuzz;
 pub mod kept;
 pub mod lengths;
 pub mod network;
+pub mod offers;
 pub mod pairwise;
 pub mod pairwise_lengths;
 pub mod records;

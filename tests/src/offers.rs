@@ -1,0 +1,65 @@
+//! An offer of each application, with other values than the defaults.
+
+use undertone::job::Fields;
+use undertone::node::{cotrain, fedgraph, label, pssl, sum, train};
+
+/// Reads the fields of an offer. `None` if it is none.
+pub type Read = fn(&str) -> Option<Fields>;
+
+/// The name of the application, an offer, and how its fields are read.
+///
+/// # Panics
+/// When a job is impossible.
+#[allow(clippy::unwrap_used)]
+pub fn all() -> Vec<(&'static str, Vec<u8>, Read)> {
+    let all = "malicious_server = false\nmin_clients = 4\n";
+    let of_label = |text: &str| {
+        let text = format!("{all}{text}");
+        label::Job::parse(&text, false).unwrap().to_offer()
+    };
+    let label: Read = |text| Some(label::Job::from_offer(text.as_bytes()).ok()?.fields());
+    let sums = sum::Job {
+        sample: Some(95),
+        ..sum::Job::default()
+    };
+    let trained = format!(
+        "{all}application = \"train\"\nfeatures = 64\nclasses = 10\nmean_teacher = true\n\
+         learning_rate = 0.125\nsampled = 20\nscale = 16.0\ngroups = 6"
+    );
+    let trained = train::Job::parse(&trained, false, |_| Ok(5)).unwrap();
+    let public = "0123456789abcdef".repeat(4);
+    let voted = format!(
+        "{all}application = \"cotrain\"\nclasses = 3\nrows = 9\nfeatures = 2\npublic = \"{public}\""
+    );
+    let voted = cotrain::Job::parse(&voted, false, |_| Err("stated".into())).unwrap();
+    let paired = format!("{all}application = \"pssl\"\nfeatures = 8\nclasses = 3\nasked = 5");
+    let paired = pssl::Job::parse(&paired, false).unwrap();
+    let graph = "application = \"fedgraph\"\nrows = 100\nqueries = 7\nclasses = 3\nsteps = 30";
+    let graph = fedgraph::Job::parse(graph, 4).unwrap();
+    vec![
+        (
+            "label",
+            of_label("backend = \"psm\"\nclass_names = [\"ash\", \"oak\"]"),
+            label,
+        ),
+        ("label", of_label("classes = 3"), label),
+        ("sum", sum::to_offer(&sums), |text| {
+            Some(sum::from_offer(text.as_bytes()).ok()?.fields())
+        }),
+        ("train", trained.to_offer(), |text| {
+            let job = train::Job::from_offer(text.as_bytes()).ok()?;
+            Some(job.training.fields())
+        }),
+        ("cotrain", voted.to_offer(), |text| {
+            let job = cotrain::Job::from_offer(text.as_bytes()).ok()?;
+            Some(job.cotraining.fields())
+        }),
+        ("pssl", paired.to_offer(), |text| {
+            Some(pssl::Job::from_offer(text.as_bytes()).ok()?.pssl.fields())
+        }),
+        ("fedgraph", graph.to_offer(), |text| {
+            let job = fedgraph::Job::from_offer(text.as_bytes()).ok()?;
+            Some(job.fedgraph.fields())
+        }),
+    ]
+}
