@@ -113,7 +113,11 @@ async fn take_part(
 ) -> Result<(), JoinError> {
     let mut model = Model::new(examples.features.dim());
     // All clients are in this process. Elsewhere: Record::open.
-    let mut member = sum::join(config, Terms::default(), Record::simulated());
+    let terms = Terms {
+        groups: None, // see the job
+        ..Terms::default()
+    };
+    let mut member = sum::join(config, terms, Record::simulated());
     while let Some(round) = member.next_round().await? {
         if leaves(round.number) {
             return member.leave().await;
@@ -189,9 +193,13 @@ fn main() -> Result<(), Failure> {
     let trial = trial(&["localhost".into(), "127.0.0.1".into()], &names)?;
     let runtime = tokio::runtime::Runtime::new()?;
 
-    // The server. Here it tests the mean of each round and prints the result.
+    // The server. Here it tests the mean of each round and prints the result. Five clients would be
+    // one group, and each round would need all of them. So any of them contribute. Over many rounds
+    // that tells everybody their weights: with ten clients or more leave `groups` out, on both
+    // sides.
     let job = Job {
         rounds: ROUNDS,
+        groups: None,
         max_weight: 10_000.0,
         clients: CLIENTS,
         trust: Trust::MaliciousServer,
