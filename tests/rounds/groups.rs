@@ -4,8 +4,11 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use undertone::arrays::Arrays;
+use undertone::job::Record;
+use undertone::node::Participant;
+use undertone::node::sum::Contributor;
 use undertone::party::{Abort, Network, PartyId};
-use undertone::rounds::{CONTRIBUTION, Job, Kept, MIN_GROUP, ROUND};
+use undertone::rounds::{CONTRIBUTION, Job, Kept, MIN_GROUP, ROUND, Terms};
 use undertone::simulate::SimulationError;
 use undertone::sum::{self, Trust};
 use undertone_tests::chooser;
@@ -120,6 +123,36 @@ fn the_only_group_needs_all_of_its_clients() {
             };
             assert_eq!(aborted.cause, Abort::TooFew { left: 0, need: 5 });
         }
+    }
+}
+
+/// ROUND-21: a client that asks for groups declines a job of several rounds without them, and one
+/// of smaller groups. The only round of a job has no groups.
+#[test]
+fn jobs_that_draw_freely_are_declined() {
+    for (rounds, groups, asked, why) in [
+        (2, None, Some(5), Some("the job draws clients freely")),
+        (2, Some(5), Some(6), Some("groups of 5 clients")),
+        (2, Some(6), Some(6), None),
+        (2, None, None, None),
+        (1, None, Some(5), None),
+    ] {
+        let kit = Means { rounds, ..kit() };
+        let job = Job {
+            groups,
+            ..kit.job(3)
+        };
+        let terms = Terms {
+            groups: asked,
+            ..Means::terms()
+        };
+        let mut contributor =
+            Contributor::new(super::round_cheaters::Unasked, terms, Record::simulated());
+        let offer = undertone::node::sum::to_offer(&job);
+        let declined = contributor.agree(&offer, false).err();
+        let told = declined.as_ref().map(|declined| declined.told());
+        assert_eq!(told.is_some(), why.is_some(), "{told:?}");
+        assert!(told.unwrap_or_default().contains(why.unwrap_or_default()));
     }
 }
 

@@ -10,7 +10,7 @@ use undertone::node::sum::Contributor;
 use undertone::node::{Application, Participant, Seat, Unwilling};
 use undertone::party::{Abort, Aborted, Network, PartyId, Phase, SessionId};
 use undertone::rounds::{
-    CONTRIBUTION, Contribution, Job, Kept, MeanHeader, RESULT, ROUND, Round, Source, Step, Terms,
+    CONTRIBUTION, Contribution, Job, Kept, MeanHeader, RESULT, ROUND, Round, Source, Step,
 };
 use undertone::simulate::{RoundRun, SimulationError};
 use undertone::sum::{self, Trust};
@@ -470,7 +470,7 @@ fn check(
 }
 
 /// A source that nobody asks.
-struct Unasked;
+pub(super) struct Unasked;
 
 impl Source for Unasked {
     fn contribute(&mut self, round: &Round) -> Result<Contribution, String> {
@@ -497,35 +497,6 @@ fn offers_of_another_job_are_declined() {
     let same = kit().application(3).offer();
     assert_eq!(contributor.agree(&same, false), Ok(()));
     assert_eq!(contributor.job(), Some(&job()));
-}
-
-/// ROUND-21: a client that asks for groups declines a job of several rounds without them, and one
-/// of smaller groups. The only round of a job has no groups.
-#[test]
-fn jobs_that_draw_freely_are_declined() {
-    for (rounds, groups, asked, why) in [
-        (2, None, Some(5), Some("the job draws clients freely")),
-        (2, Some(5), Some(6), Some("groups of 5 clients")),
-        (2, Some(6), Some(6), None),
-        (2, None, None, None),
-        (1, None, Some(5), None),
-    ] {
-        let kit = Means { rounds, ..kit() };
-        let job = Job {
-            groups,
-            ..kit.job(3)
-        };
-        let terms = Terms {
-            groups: asked,
-            ..Means::terms()
-        };
-        let mut contributor = Contributor::new(Unasked, terms, Record::simulated());
-        let offer = undertone::node::sum::to_offer(&job);
-        let declined = contributor.agree(&offer, false).err();
-        let told = declined.as_ref().map(|declined| declined.told());
-        assert_eq!(told.is_some(), why.is_some(), "{told:?}");
-        assert!(told.unwrap_or_default().contains(why.unwrap_or_default()));
-    }
 }
 
 /// ROUND-23: a session after the last round.

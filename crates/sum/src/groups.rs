@@ -4,6 +4,9 @@ use std::ops::Range;
 
 use undertone_party::PartyId;
 
+/// Fewest clients of a group, in rounds and in training. Sums of fewer tell too much about each.
+pub const MIN_GROUP: usize = 5;
+
 /// The fixed groups of the clients 0 to `clients` − 1, in the order of their numbers.
 ///
 /// Sums over changing sets of clients are linear equations for what hardly changes at a client.

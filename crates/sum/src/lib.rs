@@ -72,7 +72,7 @@ use sha2::{Digest, Sha256};
 use undertone_party::{Abort, PartyId, Phase, Reader, SessionId, Writer};
 
 pub use client::Sums;
-pub use groups::Groups;
+pub use groups::{Groups, MIN_GROUP};
 pub use input::{Input, Words};
 pub use server::{Owners, Total};
 pub use undertone_kernel::mask::Suite;

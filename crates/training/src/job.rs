@@ -14,8 +14,7 @@ pub const MAX_ROUNDS: u32 = 100_000;
 /// Most parameters of a model.
 pub const MAX_PARAMETERS: usize = 1 << 28;
 
-/// Fewest clients in a group: sums of fewer would tell too much about each.
-pub const MIN_GROUP: usize = 5;
+pub use undertone_sum::MIN_GROUP;
 
 /// Where the labels of unlabelled rows come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,16 +5,13 @@ use undertone_job::{Fields, context};
 use undertone_party::{PartyId, SessionId};
 use undertone_sum::fixed::resolution::{Size, check_unit, judge, least_weight};
 use undertone_sum::fixed::{Fixed, FixedError, WeightedMean};
-use undertone_sum::{Audience, Groups, Rules, Shape, Suite, Trust, Wiring};
+use undertone_sum::{Audience, Groups, MIN_GROUP, Rules, Shape, Suite, Trust, Wiring};
 use zeroize::Zeroizing;
 
 use crate::arrays::{Arrays, Layout, Values};
 
 /// Most rounds of a job.
 pub const MAX_ROUNDS: u32 = 1_000_000;
-
-/// Fewest clients of a group.
-pub const MIN_GROUP: usize = 5;
 
 /// Checks the fewest clients of a group. `None` stands for no groups.
 ///

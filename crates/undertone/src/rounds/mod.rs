@@ -34,9 +34,10 @@ mod messages;
 mod server;
 
 pub use client::{Client, Contribution, Place, Round, Source, Step};
-pub use job::{Job, MAX_ROUNDS, MIN_GROUP, Mean, Terms, check_groups};
+pub use job::{Job, MAX_ROUNDS, Mean, Terms, check_groups};
 pub use messages::MeanHeader;
 pub use server::{Kept, Report, Server};
+pub use undertone_sum::MIN_GROUP;
 
 use undertone_party::Phase;
 

@@ -66,7 +66,7 @@ pub(crate) struct Join {
     max_rounds: Option<u32>,
     /// For sum with several rounds, and train: fewest clients of a group to which this client
     /// agrees. The server learns sums over groups
-    #[arg(long, value_name = "P", default_value_t = 5)]
+    #[arg(long, value_name = "P", default_value_t = undertone::rounds::MIN_GROUP)]
     groups_at_least: usize,
     /// For sum with several rounds, and train: agree to jobs that draw clients freely. Over many
     /// rounds the server can then compute this client's weight, or its updates
