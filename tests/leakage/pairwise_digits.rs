@@ -9,6 +9,7 @@ use undertone::kdf::Seed;
 use undertone::pssl::{Data, Job, Reveal, clear};
 use undertone::simulate::PairwiseSimulation;
 use undertone::xclp::Rows;
+use undertone_tests::root;
 
 use super::cotraining::auc;
 use super::pairwise::{ends, graph, one_hot, within};
@@ -21,7 +22,7 @@ const SCALE: u8 = 16;
 
 /// The clients' rows, and the classes of all rows. Every twentieth row of a client has its label.
 fn digits(seed: u64) -> (Vec<Arc<Data>>, Vec<Vec<u16>>) {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../data/digits.npz");
+    let path = root("data/digits.npz");
     let loaded = undertone::data::load(path.as_ref(), Kind::Features, None).unwrap();
     let Rows::Features(features) = loaded.rows else {
         panic!("features");

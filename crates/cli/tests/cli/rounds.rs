@@ -322,13 +322,15 @@ fn a_client_that_is_interrupted_ends_its_command() {
     let commands = Commands::new("rounds = 1");
     let _server = commands.rounds.0.serve("serve", &[]);
     let mut clients: Vec<Process> = (0..CLIENTS).map(|index| commands.join(index)).collect();
-    for (index, client) in clients.iter_mut().enumerate() {
-        let processes = commands.of(index);
-        assert!(processes.len() == 2 && processes.iter().all(runs));
+    let processes: Vec<Vec<String>> = (0..CLIENTS).map(|index| commands.of(index)).collect();
+    for (index, client) in clients.iter().enumerate() {
+        assert!(processes[index].len() == 2 && processes[index].iter().all(runs));
         let id = client.0.id().to_string();
         let signal = ["-INT", "-TERM"][index % 2];
         let killed = Command::new("kill").args([signal, &id]).status();
         assert!(killed.unwrap().success());
+    }
+    for (client, processes) in clients.iter_mut().zip(&processes) {
         assert_eq!(client.ends(LONG), Some(130));
         assert!(!processes.iter().any(runs), "{processes:?}");
     }
