@@ -4,7 +4,7 @@
 use criterion::{Criterion, criterion_group, criterion_main};
 use undertone::hamming::{Backend, Phe};
 use undertone::kdf::Seed;
-use undertone::xclp::{Codes, Features, Graph, Influence, Labelling, Params, Rows, solo};
+use undertone::label::{Codes, Features, Graph, Influence, Labelling, Params, Rows, solo};
 use undertone_tests::{dataset, simulation};
 
 fn digits() -> (Features, Labelling) {

@@ -5,7 +5,7 @@ clinics' classifiers vote on the public records; nobody sees a vote, and the con
 diagnosis from which all learn. All parties run in this process with the real messages.
 
     pip install '.[sklearn]'
-    python examples/python/cotraining.py data/breast_cancer.npz
+    python examples/python/cotrain.py data/breast_cancer.npz
 """
 
 import argparse

@@ -5,8 +5,8 @@ other rows from label propagation across the owners (XCLP). All parties run in t
 the real messages. The backend `clear` keeps the run short; the server sees more than with `psm`.
 
     pip install '.[torch]'
-    python examples/python/training.py data/digits.npz
-    python examples/python/training.py data/digits.npz --rounds 100 --backend psm
+    python examples/python/train.py data/digits.npz
+    python examples/python/train.py data/digits.npz --rounds 100 --backend psm
 """
 
 import argparse

@@ -1,15 +1,15 @@
 //! The ledger agrees with `docs/spec/lengths.md`.
 
-use undertone::fedct::{CONSENSUS, Consensus, Job, SLICES, VOTES, Votes};
+use undertone::cotrain::{CONSENSUS, Consensus, Job, SLICES, VOTES, Votes};
 use undertone::fedgraph::{Cut, FEATURES, PREDICTION, Predict, SOFT_VOTE, TRAINING};
 use undertone::garble::GARBLING;
 use undertone::hamming::{Backend, Phe};
+use undertone::label::{Params, phases};
 use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Network, PartyId};
 use undertone::sum;
-use undertone::xclp::{Params, phases};
-use undertone_tests::cotraining::{World, votes};
-use undertone_tests::feature_graph::{self, CLASSES, QUERIES, ROWS, WIDTH};
+use undertone_tests::cotrain::{World, votes};
+use undertone_tests::fedgraph::{self, CLASSES, QUERIES, ROWS, WIDTH};
 use undertone_tests::{random_clients, simulation};
 
 /// The bytes that the sender and the receiver of a pair send with `shade`, offline and online, to
@@ -343,7 +343,7 @@ fn the_ledger_of_a_graph_network_has_the_totals() {
     let (m, near, columns, steps) = (7, 4, 3, 3);
     let (k, d, q, c) = (ROWS / 6, WIDTH, QUERIES, CLASSES);
     for cut in [Cut::Embeddings, Cut::Server, Cut::Client] {
-        let simulation = feature_graph::simulation(m, cut, |job| {
+        let simulation = fedgraph::simulation(m, cut, |job| {
             (job.steps, job.predict, job.reveal_embeddings) = (3, Predict::Graph, true);
         });
         let run = simulation.run().unwrap();

@@ -6,22 +6,22 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use sha2::{Digest, Sha256};
-use undertone::fedct::Votes;
+use undertone::cotrain::Votes;
 use undertone::fedgraph::{Cut, Predict};
 use undertone::hamming::{Backend, Phe};
 use undertone::job::Record;
 use undertone::kdf::Seed;
+use undertone::label::{Params, Variant};
 use undertone::party::{Network, PartyId};
 use undertone::pssl::Reveal;
 use undertone::simulate::TrainingSimulation;
 use undertone::sum::Trust;
-use undertone::training::{Client, PseudoLabels, Report};
-use undertone::xclp::{Params, Variant};
-use undertone_tests::cotraining::{World, votes};
+use undertone::train::{Client, PseudoLabels, Report};
+use undertone_tests::cotrain::{World, votes};
 use undertone_tests::network::Means;
 use undertone_tests::rounds::{members, run};
-use undertone_tests::training::{self, Steady, data};
-use undertone_tests::{feature_graph, offers, pairwise, random_clients, root, simulation};
+use undertone_tests::train::{self, Steady, data};
+use undertone_tests::{fedgraph, offers, pssl, random_clients, root, simulation};
 
 /// Digests of the frames from one party to another, in the order in which they are sent.
 #[derive(Default)]
@@ -92,12 +92,12 @@ fn sum(groups: Option<usize>, trust: Trust) -> String {
 
 fn train(pseudo: PseudoLabels) -> String {
     const PARAMETERS: usize = 30;
-    let job = undertone::training::Job {
+    let job = undertone::train::Job {
         label_rounds: 1,
         rounds: 1,
         pseudo,
         parameters: PARAMETERS,
-        ..training::job()
+        ..train::job()
     };
     let client = |place: u8| {
         let model = Steady {
@@ -138,7 +138,7 @@ fn cotrain(kind: Votes, pinned: bool) -> String {
 }
 
 fn pssl(reveal: Reveal) -> String {
-    let simulation = pairwise::simulation(4, |job| {
+    let simulation = pssl::simulation(4, |job| {
         job.rounds = 2;
         job.reveal = reveal;
     });
@@ -149,7 +149,7 @@ fn pssl(reveal: Reveal) -> String {
 }
 
 fn fedgraph(cut: Cut, predict: Predict) -> String {
-    let simulation = feature_graph::simulation(4, cut, |job| {
+    let simulation = fedgraph::simulation(4, cut, |job| {
         job.steps = 3;
         job.predict = predict;
         job.reveal_embeddings = cut == Cut::Server;

@@ -2,13 +2,14 @@
 //! lengths tell nobody anything else. The runs have fewer than 50 clients, and none drops out.
 
 use proptest::prelude::*;
-use undertone::fedct::{self, Consensus, Noise, Votes};
+use undertone::cotrain::{self, Consensus, Noise, Votes};
 use undertone::fedgraph::{self, Cut, FEATURES, Predict};
 use undertone::garble::{Audience, Builder};
 use undertone::hamming::{Backend, Phe};
 use undertone::job::Record;
 use undertone::kdf::Seed;
 use undertone::kernel::BitMatrix;
+use undertone::label::{Features, Params, Variant};
 use undertone::ot::Field;
 use undertone::party::Ledger;
 use undertone::party::frame::HEADER_LEN;
@@ -18,20 +19,19 @@ use undertone::rounds::Job;
 use undertone::simulate::garble::{EVALUATOR, GARBLER};
 use undertone::simulate::{GarbleSimulation, GraphSimulation, TrainingSimulation};
 use undertone::sum::Trust;
-use undertone::training::{Client, PseudoLabels, Report, Sampling, Step};
-use undertone::xclp::{Features, Params, Variant};
-use undertone_tests::cotraining::{World, votes};
-use undertone_tests::feature_graph;
-use undertone_tests::feature_graph_lengths::{GraphShape, graph_rounds, of_feature_graph, spared};
+use undertone::train::{Client, PseudoLabels, Report, Sampling, Step};
+use undertone_tests::cotrain::{World, votes};
+use undertone_tests::fedgraph as fedgraph_runs;
+use undertone_tests::fedgraph_lengths::{GraphShape, graph_rounds, of_fedgraph, spared};
 use undertone_tests::lengths::{
     Cotraining, Lengths, RoundShape, Shape, Training, lengths, of_cotraining, of_garbling,
     of_round, of_scaling, of_training,
 };
 use undertone_tests::network::Means;
-use undertone_tests::pairwise;
-use undertone_tests::pairwise_lengths::of_pairwise;
+use undertone_tests::pssl as pssl_runs;
+use undertone_tests::pssl_lengths::of_pairwise;
 use undertone_tests::rounds::{learnt, members, run};
-use undertone_tests::training::{self, Steady, data};
+use undertone_tests::train::{self, Steady, data};
 use undertone_tests::{random_clients, scaling, simulation};
 
 fn measured(params: Params, rows: &[usize]) -> (Shape, Lengths) {
@@ -247,7 +247,7 @@ fn long_messages_have_their_predicted_lengths() {
 
 /// Compares all sessions of a training job with their predictions. `rows` are those of each client,
 /// and its labelled rows.
-fn hold_training(job: undertone::training::Job, clients: Vec<Client>, rows: &[(usize, usize)]) {
+fn hold_training(job: undertone::train::Job, clients: Vec<Client>, rows: &[(usize, usize)]) {
     let first = vec![0.01; job.parameters];
     let seed = Seed::from_bytes([4; 32]);
     let mut simulation = TrainingSimulation::new(job.clone(), clients, first, seed).unwrap();
@@ -302,12 +302,12 @@ fn every_message_of_a_training_job_has_its_predicted_length() {
                 (Trust::MaliciousServer, Variant::Paper),
                 (Trust::MaliciousServer, Variant::Balanced),
             ] {
-                let mut job = undertone::training::Job {
+                let mut job = undertone::train::Job {
                     label_rounds: 1,
                     rounds: 1,
                     pseudo,
                     sampling,
-                    ..training::job()
+                    ..train::job()
                 };
                 // With `lwe` payloads to several clients count once.
                 job.propagation.backend = Backend::Psm;
@@ -317,7 +317,7 @@ fn every_message_of_a_training_job_has_its_predicted_length() {
                     .map(|place| (8 + place % 4, 3 * (1 - place % 2)))
                     .collect();
                 let client = |(place, (rows, labelled)): (usize, &(usize, usize))| {
-                    training::client(data(*rows, *labelled, place as u8))
+                    train::client(data(*rows, *labelled, place as u8))
                 };
                 let clients = rows.iter().enumerate().map(client).collect();
                 hold_training(job, clients, &rows);
@@ -330,12 +330,12 @@ fn every_message_of_a_training_job_has_its_predicted_length() {
 #[test]
 fn long_models_have_their_predicted_lengths() {
     let parameters = (1 << 18) + 1;
-    let job = undertone::training::Job {
+    let job = undertone::train::Job {
         label_rounds: 0,
         rounds: 1,
         pseudo: PseudoLabels::None,
         parameters,
-        ..training::job()
+        ..train::job()
     };
     let client = |place| {
         let model = Steady {
@@ -399,7 +399,7 @@ fn every_message_of_garbled_circuits_has_its_predicted_length() {
 /// Compares sessions of a co-training job with their predictions: two exchanges and the end.
 fn hold_cotraining(
     (rows, classes, clients): (usize, usize, usize),
-    change: impl Fn(&mut fedct::Job),
+    change: impl Fn(&mut cotrain::Job),
 ) {
     let mut world = World::voting(&votes(rows, classes, clients, 0.7, 4), classes, |job| {
         job.exchanges = 2;
@@ -464,7 +464,7 @@ fn every_message_of_a_cotraining_job_has_its_predicted_length() {
 /// Words of two messages, transfers of several batches, circuits in tiles of eight instances.
 #[test]
 fn long_messages_of_cotraining_have_their_predicted_lengths() {
-    let kind = |votes| move |job: &mut fedct::Job| job.votes = votes;
+    let kind = |votes| move |job: &mut cotrain::Job| job.votes = votes;
     hold_cotraining((400_000, 10, 3), kind(Votes::Counts));
     hold_cotraining((2600, 10, 3), kind(Votes::Winners));
     hold_cotraining((30, 1024, 3), kind(Votes::Winners));
@@ -482,7 +482,7 @@ fn every_message_of_a_graph_between_pairs_has_its_predicted_length() {
         |job| (job.d_min, job.asked) = (0.79, 2),
     ];
     for change in changes {
-        let simulation = pairwise::simulation(4, |job| {
+        let simulation = pssl_runs::simulation(4, |job| {
             job.rounds = 2;
             change(job);
         });
@@ -526,11 +526,11 @@ fn every_message_of_a_graph_between_pairs_has_its_predicted_length() {
 /// are the features of each client.
 fn hold_graph(cut: Cut, columns: &[&[&str]], change: impl Fn(&mut fedgraph::Job)) {
     let clients = columns.len();
-    let mut job = feature_graph::job(clients, cut);
+    let mut job = fedgraph_runs::job(clients, cut);
     (job.steps, job.every) = (3, 2);
     change(&mut job);
     let inputs = columns.iter().enumerate().map(|(client, columns)| {
-        let mut inputs = feature_graph::inputs(client, clients, 2.0);
+        let mut inputs = fedgraph_runs::inputs(client, clients, 2.0);
         inputs.columns = columns.iter().map(|name| (*name).to_owned()).collect();
         std::sync::Arc::new(inputs)
     });
@@ -562,7 +562,7 @@ fn hold_graph(cut: Cut, columns: &[&[&str]], change: impl Fn(&mut fedgraph::Job)
             saved: counts,
             step: if job.steps == 0 { 0 } else { step },
         };
-        let due = of_feature_graph(&job, &shape);
+        let due = of_fedgraph(&job, &shape);
         for (link, list) in &due {
             assert_eq!(sent.get(link), Some(list), "{link:?} of {job:?}, {step}");
         }
@@ -609,7 +609,7 @@ fn long_messages_of_a_graph_network_have_their_predicted_lengths() {
     let (width, rows, queries) = (16, 20_000, 70_000);
     let columns = ["a", "b", "c"].map(|name| vec![name.to_owned(), "all".into()]);
     for cut in [Cut::Embeddings, Cut::Server, Cut::Client] {
-        let mut job = feature_graph::job(3, cut);
+        let mut job = fedgraph_runs::job(3, cut);
         (job.width, job.cluster, job.steps) = (width, 1, 1);
         (job.rows, job.queries, job.classes) = (rows, queries, 3);
         let inputs = |client: usize| {
@@ -642,6 +642,6 @@ fn long_messages_of_a_graph_network_have_their_predicted_lengths() {
             step: 0,
         };
         assert_eq!(run.report.clusters, rows);
-        assert!(of_feature_graph(&job, &shape) == sent, "{cut}");
+        assert!(of_fedgraph(&job, &shape) == sent, "{cut}");
     }
 }

@@ -4,7 +4,7 @@
 use undertone::fedgraph::{Cut, Job, Matrix, Predict};
 use undertone::kdf::Seed;
 use undertone::party::PartyId;
-use undertone_tests::feature_graph::{QUERIES, in_the_clear, inputs, job, simulation};
+use undertone_tests::fedgraph::{QUERIES, in_the_clear, inputs, job, simulation};
 
 fn distance(a: &Matrix, b: &Matrix) -> f64 {
     assert_eq!((a.rows(), a.columns()), (b.rows(), b.columns()));

@@ -9,7 +9,7 @@ use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Abort, Aborted, Network, PartyId, Script, SessionId};
 use undertone::setup::group;
 use undertone::setup::identity::{Credentials, Identity, Pins};
-use undertone_tests::feature_graph::{CLASSES, QUERIES, ROWS, Session, WIDTH, World, inputs, job};
+use undertone_tests::fedgraph::{CLASSES, QUERIES, ROWS, Session, WIDTH, World, inputs, job};
 use undertone_tests::tamper::{set_payload, tampering};
 
 const SERVER: PartyId = PartyId::SERVER;

@@ -8,7 +8,7 @@ use undertone::job::Record;
 use undertone::job::record::TOLD;
 use undertone::party::{Abort, Network, PartyId};
 use undertone_tests::chooser;
-use undertone_tests::feature_graph::{Session, World};
+use undertone_tests::fedgraph::{Session, World};
 
 const SERVER: PartyId = PartyId::SERVER;
 const CLIENTS: usize = 4;

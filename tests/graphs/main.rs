@@ -2,9 +2,9 @@
 //! out, cheaters.
 #![allow(missing_docs, clippy::unwrap_used)]
 
-mod feature_graph;
-mod feature_graph_cheaters;
-mod feature_graph_leavers;
-mod pairwise;
-mod pairwise_cheaters;
-mod pairwise_leavers;
+mod fedgraph;
+mod fedgraph_cheaters;
+mod fedgraph_leavers;
+mod pssl;
+mod pssl_cheaters;
+mod pssl_leavers;

@@ -1,7 +1,7 @@
 //! A graph between pairs of clients: the run under cryptography is the run in the clear.
 
 use undertone::pssl::{Job, Reveal};
-use undertone_tests::pairwise::simulation;
+use undertone_tests::pssl::simulation;
 
 fn same_as_clear(clients: usize, change: impl FnOnce(&mut Job)) -> usize {
     let simulation = simulation(clients, change);

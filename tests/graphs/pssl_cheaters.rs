@@ -10,7 +10,7 @@ use undertone::pssl::{EDGES, Outcome, Report, SLOTS};
 use undertone::setup::group::{self, PHASE};
 use undertone::sum::wiring::Wiring;
 use undertone::sum::{self, Audience, Rules, Shape, UNMASK, UPLOAD};
-use undertone_tests::pairwise::{ROWS, Session, World, job};
+use undertone_tests::pssl::{ROWS, Session, World, job};
 use undertone_tests::tamper::{assert_cheated, assert_malformed, set_payload};
 
 const SERVER: PartyId = PartyId::SERVER;

@@ -3,7 +3,7 @@
 use undertone::party::{Abort, Network, PartyId};
 use undertone::pssl::{Outcome, clear};
 use undertone_tests::chooser;
-use undertone_tests::pairwise::{Session, World};
+use undertone_tests::pssl::{Session, World};
 
 const SERVER: PartyId = PartyId::SERVER;
 const ROUNDS: u32 = 3;

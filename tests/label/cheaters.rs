@@ -6,10 +6,10 @@ use undertone::data::Kind;
 use undertone::hamming::Backend;
 use undertone::job::Record;
 use undertone::kdf::Seed;
+use undertone::label::{Features, Input, Labelling, Params, Rows, Variant, client, phases, server};
 use undertone::party::{Aborted, Endpoint, Limits, Network, Node, PartyId, SessionId};
 use undertone::simulate::SimulationError;
 use undertone::sum;
-use undertone::xclp::{Features, Input, Labelling, Params, Rows, Variant, client, phases, server};
 use undertone_tests::tamper::{assert_cheated, assert_malformed, tampering};
 use undertone_tests::{random_clients, simulation};
 

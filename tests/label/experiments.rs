@@ -3,7 +3,7 @@
 use undertone::hamming::Backend;
 use undertone::kdf::Seed;
 use undertone::kernel::Prg;
-use undertone::xclp::{Codes, Features, Labelling, Params, Rows, Variant, solo};
+use undertone::label::{Codes, Features, Labelling, Params, Rows, Variant, solo};
 use undertone_tests::{dataset, simulation};
 
 /// The share of hidden rows that get their true label, in per cent: in a joint run, and with each

@@ -2,10 +2,10 @@
 
 use proptest::prelude::*;
 use undertone::hamming::{Backend, Phe};
+use undertone::label::{Labelling, Params, phases};
 use undertone::party::{Abort, Network, PartyId, Phase};
 use undertone::simulate::{Run, SimulationError};
 use undertone::sum;
-use undertone::xclp::{Labelling, Params, phases};
 use undertone_tests::{chooser, random_clients, simulation};
 
 const BITS: usize = 200;

@@ -3,9 +3,9 @@
 use proptest::prelude::*;
 use undertone::hamming::{Backend, Phe};
 use undertone::kernel::Prg;
+use undertone::label::{Features, Labelling, Params, Rows, Variant};
 use undertone::party::Network;
 use undertone::simulate::Run;
-use undertone::xclp::{Features, Labelling, Params, Rows, Variant};
 use undertone_tests::{chooser, random_clients, simulation};
 
 /// All facts of a run except times. Rounds are left out with `shade` and `phe`, whose clients take

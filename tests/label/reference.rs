@@ -1,6 +1,6 @@
 //! Complete runs, compared with results that were computed independently from the same codes.
 
-use undertone::xclp::{Params, Variant};
+use undertone::label::{Params, Variant};
 use undertone_tests::{reference, root, simulation};
 
 struct Case {

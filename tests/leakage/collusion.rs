@@ -7,7 +7,7 @@ use faer::linalg::solvers::{Llt, Solve};
 use faer::{Mat, Side};
 use undertone::kdf::Seed;
 use undertone::kernel::{Cpu, Prg, hamming};
-use undertone::xclp::{Codes, Features};
+use undertone::label::{Codes, Features};
 
 fn normal(prg: &mut Prg) -> f64 {
     let mut uniform = || (prg.next_u64() >> 11) as f64 / (1u64 << 53) as f64;

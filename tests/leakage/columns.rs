@@ -10,10 +10,10 @@ use undertone::data::Dataset;
 use undertone::hamming::Backend;
 use undertone::kdf::Seed;
 use undertone::kernel::Prg;
+use undertone::label::{Features, Graph, Influence, Labelling, Params, Rows, phases};
 use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Network, PartyId};
 use undertone::simulate::Simulation;
-use undertone::xclp::{Features, Graph, Influence, Labelling, Params, Rows, phases};
 use undertone_tests::dataset;
 
 const ATTACKER: usize = 0;

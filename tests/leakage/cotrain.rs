@@ -2,19 +2,19 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use undertone::fedct::{
+use undertone::cotrain::{
     CONSENSUS, Client, Consensus, Data, Job, Noise, Public, Report, SLICES, Step, VOTES, Votes,
 };
 use undertone::garble::GARBLING;
 use undertone::kdf::Seed;
 use undertone::kernel::Prg;
 use undertone::kernel::pack::unpack;
+use undertone::label::Rows;
 use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Abort, Network, PartyId, Script, SessionId};
 use undertone::setup::group::{self, Secrecy};
 use undertone::sum::{self, UPLOAD};
-use undertone::xclp::Rows;
-use undertone_tests::cotraining::{
+use undertone_tests::cotrain::{
     Memoriser, World, begin, client, context, drive, plan, rules, squared, votes,
 };
 use undertone_tests::dataset;

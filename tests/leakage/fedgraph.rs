@@ -21,7 +21,7 @@ use undertone::kernel::mask::from_bytes;
 use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Network, PartyId, SessionId};
 use undertone::sum::fixed::Fixed;
-use undertone_tests::feature_graph::{Session, World};
+use undertone_tests::fedgraph::{Session, World};
 
 use super::assert_uniform;
 use clients::{

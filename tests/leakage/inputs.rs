@@ -6,11 +6,11 @@ use undertone::hamming::Backend;
 use undertone::job::Record;
 use undertone::kdf::Seed;
 use undertone::kernel::{Cpu, Prg, hamming};
+use undertone::label::{Codes, Features, Params, phases};
 use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Network, PartyId};
-use undertone::training::{Client, Examples, Job, Model, Rows, Sampling, Schedule, Target};
-use undertone::xclp::{Codes, Features, Params, phases};
-use undertone_tests::training::{
+use undertone::train::{Client, Examples, Job, Model, Rows, Sampling, Schedule, Target};
+use undertone_tests::train::{
     CLASSES, FEATURES, HIDDEN, PARAMETERS, Small, Steady, World, cloud, data, job,
 };
 

@@ -5,9 +5,9 @@
 mod coalition;
 mod collusion;
 mod columns;
-mod cotraining;
+mod cotrain;
 mod distances;
-mod feature_graph;
+mod fedgraph;
 mod inputs;
 mod jacobian;
 mod jobs;
@@ -15,10 +15,10 @@ mod linear;
 mod lwe;
 mod lwe_cheats;
 mod many_rounds;
-mod pairwise;
-mod pairwise_digits;
-mod pairwise_rank;
 mod phe;
+mod pssl;
+mod pssl_digits;
+mod pssl_rank;
 mod rewinds;
 mod rounds;
 mod rows;
@@ -27,7 +27,7 @@ mod sessions;
 mod shade;
 mod steering;
 mod sums;
-mod training;
+mod train;
 
 /// Checks that bytes are uniform. χ² with 255 degrees of freedom is above 377 or below 158 with
 /// probability 10⁻⁶.

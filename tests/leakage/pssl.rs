@@ -6,7 +6,7 @@ use undertone::kdf::Seed;
 use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Network, PartyId};
 use undertone::pssl::{Data, Edge, Job, Reveal, SLOTS, clear};
-use undertone_tests::pairwise::{FEATURES, SCALE, World};
+use undertone_tests::pssl::{FEATURES, SCALE, World};
 
 use super::assert_uniform;
 

@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use undertone::data::Kind;
 use undertone::kdf::Seed;
+use undertone::label::Rows;
 use undertone::pssl::{Data, Job, Reveal, clear};
 use undertone::simulate::PairwiseSimulation;
-use undertone::xclp::Rows;
 use undertone_tests::root;
 
-use super::cotraining::auc;
-use super::pairwise::{ends, graph, one_hot, within};
+use super::cotrain::auc;
+use super::pssl::{ends, graph, one_hot, within};
 
 const CLIENTS: usize = 10;
 

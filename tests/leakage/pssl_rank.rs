@@ -2,10 +2,10 @@
 //! after round.
 
 use undertone::pssl::Job;
-use undertone_tests::pairwise::World;
+use undertone_tests::pssl::World;
 
 use crate::jacobian::rank;
-use crate::pairwise::{Graph, ends, graph, within};
+use crate::pssl::{Graph, ends, graph, within};
 
 /// The graph of a run: inside each client, and between them.
 struct Joint {

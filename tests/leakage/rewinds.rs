@@ -4,11 +4,11 @@
 use undertone::hamming::{Backend, Phe};
 use undertone::kdf::Seed;
 use undertone::kernel::{BitMatrix, Prg};
+use undertone::label::{Codes, Labelling, Params, Rows, phases};
 use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Network, PartyId};
 use undertone::simulate::{DistanceSimulation, Simulation};
 use undertone::sum::UPLOAD;
-use undertone::xclp::{Codes, Labelling, Params, Rows, phases};
 use undertone_tests::kept::Kept;
 
 use super::distances::SEED;

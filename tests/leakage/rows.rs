@@ -9,7 +9,7 @@ use faer::linalg::solvers::{Llt, Solve};
 use faer::{Mat, Side};
 use undertone::kdf::Seed;
 use undertone::kernel::{Cpu, Prg, hamming, normal};
-use undertone::xclp::{Codes, Features, Rows};
+use undertone::label::{Codes, Features, Rows};
 use undertone_tests::dataset;
 
 /// Rows to attack.

@@ -6,10 +6,10 @@ use std::cell::RefCell;
 use undertone::kdf::{Seed, simulated};
 use undertone::kernel::Prg;
 use undertone::kernel::mask::from_bytes;
+use undertone::label::{Features, Params};
 use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Network, PartyId};
 use undertone::sum::UNMASK;
-use undertone::xclp::{Features, Params};
 use undertone_tests::scaling::{WORDS, is_possible, numbers, pad, seeds, simulation, sums};
 
 const DIM: usize = 60;

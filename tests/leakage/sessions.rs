@@ -3,10 +3,10 @@
 use undertone::hamming::Backend;
 use undertone::job::{Record, record};
 use undertone::kdf::Seed;
+use undertone::label::{Input, Labelling, Params, Rows, client, server};
 use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Aborted, Endpoint, Limits, Network, Node, PartyId, SessionId};
 use undertone::sum;
-use undertone::xclp::{Input, Labelling, Params, Rows, client, server};
 use undertone_tests::{random_clients, simulation};
 
 const BITS: usize = 100;

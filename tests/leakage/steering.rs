@@ -5,11 +5,11 @@ use undertone::hamming::Backend;
 use undertone::kdf::Seed;
 use undertone::kernel::mask::{Op, Stream, Suite};
 use undertone::kernel::{BitMatrix, Cpu, Prg, hamming, pack};
+use undertone::label::{Distances, Graph, Influence, Variant};
 use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Network, PartyId};
 use undertone::setup::seal::Channel;
 use undertone::simulate::DistanceSimulation;
-use undertone::xclp::{Distances, Graph, Influence, Variant};
 use undertone_tests::kept::Kept;
 use undertone_tests::tamper::set_payload;
 

@@ -7,14 +7,14 @@ use undertone::job::Record;
 use undertone::kdf::Seed;
 use undertone::kernel::Prg;
 use undertone::kernel::mask::{Op, Stream, from_bytes};
+use undertone::label::{Features, LabelNoise, Labelling, Rows, phases};
 use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Network, PartyId, SessionId};
 use undertone::setup::seal::KeyPair;
 use undertone::sum::fixed::Fixed;
 use undertone::sum::{KEYS, SHARES, Suite, UNMASK, UPLOAD};
-use undertone::training::{Client, Data, Job, PseudoLabels, Report, Round, Sampling, State};
-use undertone::xclp::{Features, LabelNoise, Labelling, Rows, phases};
-use undertone_tests::training::{CLASSES, FEATURES, Steady, World, cloud, context, data, job};
+use undertone::train::{Client, Data, Job, PseudoLabels, Report, Round, Sampling, State};
+use undertone_tests::train::{CLASSES, FEATURES, Steady, World, cloud, context, data, job};
 
 const SERVER: PartyId = PartyId::SERVER;
 

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use undertone::hamming::Backend;
+use undertone::label::phases;
 use undertone::node::client::{JoinError, Joined};
 use undertone::node::server;
 use undertone::party::Phase;
-use undertone::xclp::phases;
 use undertone_tests::network::{
     Harm, Kit, LONG, Labels, Means, Proxy, Task, World, client_config, server_config,
 };

@@ -6,13 +6,13 @@ use undertone::hamming::Backend;
 use undertone::job::Record;
 use undertone::kdf::Seed;
 use undertone::kernel::Prg;
+use undertone::label::{Features, Labelling, Outcome, Rows, phases};
 use undertone::node::Randomness;
 use undertone::node::client::{self, JoinError, Joined};
 use undertone::node::label::{self, Job, Label, Owner, PeerRows, Terms};
 use undertone::node::status::JobReport;
 use undertone::simulate::Simulation;
 use undertone::sum::Trust;
-use undertone::xclp::{Features, Labelling, Outcome, Rows, phases};
 use undertone_tests::network::{LONG, Labels, Task, World};
 use undertone_tests::{dataset, random_clients};
 

@@ -153,8 +153,8 @@ fn several_tiles() {
 
 #[test]
 fn psm_is_clear_on_all_data_sets() {
+    use undertone::label::{Labelling, Params, Rows};
     use undertone::simulate::Simulation;
-    use undertone::xclp::{Labelling, Params, Rows};
     for name in ["digits", "wine"] {
         let data = dataset(name).unwrap();
         let parts: Vec<Vec<usize>> = (0..4)

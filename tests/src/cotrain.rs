@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
-use undertone::fedct::ballots::write_labels;
-use undertone::fedct::{
+use undertone::cotrain::ballots::write_labels;
+use undertone::cotrain::{
     Client, Consensus, Data, Job, Labels, Learner, LearnerError, Place, Public, Report, Rows,
     SLICES, Server, State, Step, VOTES,
 };

@@ -2,8 +2,8 @@
 //! features in common. The formulae are those of `docs/spec/lengths.md`.
 
 use undertone::fedgraph::{Cut, FEATURES, Graph, Job, PREDICTION, Predict, SOFT_VOTE, TRAINING};
+use undertone::label::phases;
 use undertone::party::{PartyId, Phase};
-use undertone::xclp::phases;
 
 use crate::lengths::{Book, Lengths, SEAL, TILE};
 
@@ -65,7 +65,7 @@ fn weights(job: &Job, features: usize) -> usize {
 }
 
 /// Predicts a run.
-pub fn of_feature_graph(job: &Job, shape: &GraphShape) -> Lengths {
+pub fn of_fedgraph(job: &Job, shape: &GraphShape) -> Lengths {
     let mut book = Book::default();
     let m = shape.columns.len();
     let hello = |place: usize| 34 + 33 + 20 * shape.saved[place];

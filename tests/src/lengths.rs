@@ -4,14 +4,14 @@
 
 use std::collections::BTreeMap;
 
-use undertone::fedct::{self, Noise, Votes};
+use undertone::cotrain::{self, Noise, Votes};
 use undertone::garble::{Audience, Circuit, GARBLING};
 use undertone::hamming::Backend;
+use undertone::label::{Params, Variant, phases};
 use undertone::party::{PartyId, Phase};
 use undertone::rounds;
 use undertone::sum::{self, Trust};
-use undertone::training::{self, PseudoLabels, Sampling};
-use undertone::xclp::{Params, Variant, phases};
+use undertone::train::{self, PseudoLabels, Sampling};
 
 /// Sorted payload lengths for each sender, receiver and phase.
 pub type Lengths = BTreeMap<(PartyId, PartyId, u8), Vec<usize>>;
@@ -157,7 +157,7 @@ pub enum Training {
 /// Predicts a session of a training job with fewer than 50 clients, from which none drops out.
 /// `rows` are those of each client, and its labelled rows.
 pub fn of_training(
-    job: &training::Job,
+    job: &train::Job,
     session: Training,
     members: &[PartyId],
     rows: &[(usize, usize)],
@@ -168,7 +168,7 @@ pub fn of_training(
     let is_free = job.sampling == Sampling::Free;
     let counts_once = job.pseudo == PseudoLabels::Joint && params.variant == Variant::Balanced;
     let model = |book: &mut Book, me: PartyId| {
-        let link = (SERVER, me, training::MODEL);
+        let link = (SERVER, me, train::MODEL);
         book.tiles(link, job.parameters, 4, (TILE, 0));
     };
     if let Training::Round(number) = session
@@ -190,7 +190,7 @@ pub fn of_training(
         }
     }
     for me in members.iter().copied() {
-        book.add(SERVER, me, training::MODEL, 41 + 4 * p);
+        book.add(SERVER, me, train::MODEL, 41 + 4 * p);
         match session {
             Training::Census(groups) => {
                 let hello = 32 + 1 + 56 + 1 + signature(params.trust);
@@ -204,11 +204,11 @@ pub fn of_training(
                     book.add(SERVER, me, sum::UNMASK, 4 * job.classes);
                 }
                 let named = if is_free { 0 } else { p };
-                book.add(me, SERVER, training::MODEL, 4 + 4 * groups + 4 * named);
+                book.add(me, SERVER, train::MODEL, 4 + 4 * groups + 4 * named);
             }
             Training::Round(_) => {
                 model(&mut book, me);
-                book.add(me, SERVER, training::UPDATE, 0);
+                book.add(me, SERVER, train::UPDATE, 0);
                 shared_sum(&mut book, params.trust, p, me, job.parameters);
             }
             Training::Over => model(&mut book, me),
@@ -334,7 +334,12 @@ pub enum Cotraining {
 
 /// Predicts a session of a co-training job with `m` clients, fewer than 50, from which none drops
 /// out. `has_labels` says whether an exchange has succeeded before.
-pub fn of_cotraining(job: &fedct::Job, session: Cotraining, m: usize, has_labels: bool) -> Lengths {
+pub fn of_cotraining(
+    job: &cotrain::Job,
+    session: Cotraining,
+    m: usize,
+    has_labels: bool,
+) -> Lengths {
     let mut book = Book::default();
     let bits = |values: usize| values.next_power_of_two().ilog2() as usize;
     let labels = (job.rows * bits(job.classes + 1)).div_ceil(8);
@@ -349,7 +354,7 @@ pub fn of_cotraining(job: &fedct::Job, session: Cotraining, m: usize, has_labels
     let needed = job.consensus.needed(m, job.noise, job.classes);
     for (j, me) in (0..m).map(PartyId::client).enumerate() {
         let opening = 10 + 4 * m + if has_labels { labels } else { 0 };
-        book.add(SERVER, me, fedct::CONSENSUS, opening);
+        book.add(SERVER, me, cotrain::CONSENSUS, opening);
         if session == Cotraining::Over {
             continue;
         }
@@ -358,7 +363,7 @@ pub fn of_cotraining(job: &fedct::Job, session: Cotraining, m: usize, has_labels
             (Votes::Clear, _) => job.rows * bits(job.classes),
             _ => 0,
         };
-        book.add(me, SERVER, fedct::VOTES, voted.div_ceil(8));
+        book.add(me, SERVER, cotrain::VOTES, voted.div_ceil(8));
         if job.votes != Votes::Clear {
             sum_of_longs(&mut book, job.trust, m, me, blocks * words);
         }
@@ -368,9 +373,9 @@ pub fn of_cotraining(job: &fedct::Job, session: Cotraining, m: usize, has_labels
             book.add(SERVER, me, phases::SETUP, 32 + 4 + m * (4 + hello));
             book.add(me, SERVER, phases::SETUP, sealed);
             book.add(SERVER, me, phases::SETUP, m + sealed);
-            book.add(SERVER, me, fedct::SLICES, 4 + 8 * slices);
-            book.add(me, SERVER, fedct::SLICES, 0);
-            book.add(SERVER, me, fedct::SLICES, 4);
+            book.add(SERVER, me, cotrain::SLICES, 4 + 8 * slices);
+            book.add(me, SERVER, cotrain::SLICES, 0);
+            book.add(SERVER, me, cotrain::SLICES, 4);
             sum_of_longs(&mut book, job.trust, m, me, 1);
             if j < slices {
                 let instances = (j..blocks).step_by(slices).count();
@@ -379,7 +384,7 @@ pub fn of_cotraining(job: &fedct::Job, session: Cotraining, m: usize, has_labels
                 garbling(&mut book, &circuit, instances, Audience::Evaluator, parties);
             }
         }
-        book.add(SERVER, me, fedct::CONSENSUS, labels);
+        book.add(SERVER, me, cotrain::CONSENSUS, labels);
     }
     for list in book.0.values_mut() {
         list.sort_unstable();

@@ -2,31 +2,31 @@
 #![forbid(unsafe_code)]
 
 pub mod as_written;
-pub mod cotraining;
-pub mod feature_graph;
-pub mod feature_graph_lengths;
+pub mod cotrain;
+pub mod fedgraph;
+pub mod fedgraph_lengths;
 pub mod fuzz;
 pub mod kept;
 pub mod lengths;
 pub mod network;
 pub mod offers;
-pub mod pairwise;
-pub mod pairwise_lengths;
+pub mod pssl;
+pub mod pssl_lengths;
 pub mod records;
 pub mod reference;
 pub mod rounds;
 pub mod scaling;
 pub mod sums;
 pub mod tamper;
-pub mod training;
+pub mod train;
 
 use std::path::{Path, PathBuf};
 
 use undertone::data::{self, Dataset, Kind};
 use undertone::kdf::Seed;
 use undertone::kernel::{BitMatrix, Prg};
+use undertone::label::{Codes, InputError, Labelling, Params, Rows};
 use undertone::simulate::Simulation;
-use undertone::xclp::{Codes, InputError, Labelling, Params, Rows};
 
 /// A path relative to the project's root.
 pub fn root(path: &str) -> PathBuf {

@@ -2,11 +2,11 @@
 //! numbers of comparisons. The formulae are those of `docs/spec/lengths.md`.
 
 use undertone::garble::Audience;
+use undertone::label::phases;
 use undertone::party::PartyId;
 use undertone::pssl::clear::Direction;
 use undertone::pssl::{EDGES, Job, SLOTS, circuits};
 use undertone::sum::{KEYS, SHARES, UNMASK, UPLOAD};
-use undertone::xclp::phases;
 
 use crate::lengths::{
     Book, Lengths, SEAL, Side, TILE, base_transfers, checked_transfers, garbling_over, shared_sum,

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use undertone::kernel::BitMatrix;
-use undertone::xclp::{Codes, Labelling, Rows};
+use undertone::label::{Codes, Labelling, Rows};
 
 /// One row of a reference run.
 #[derive(Debug, Clone)]
@@ -76,7 +76,7 @@ pub fn clients(
     rows: &[Row],
     bits: usize,
     classes: usize,
-) -> Result<Vec<(Rows, Labelling)>, undertone::xclp::InputError> {
+) -> Result<Vec<(Rows, Labelling)>, undertone::label::InputError> {
     let client = |rows: &[Row]| {
         let packed: Vec<u8> = rows.iter().flat_map(|row| row.code.clone()).collect();
         let codes = Codes::from_bits(BitMatrix::from_packed(rows.len(), bits, &packed));

@@ -3,10 +3,10 @@
 use num_bigint::{BigInt, Sign};
 use sha2::{Digest, Sha256};
 use undertone::kdf::{Seed, simulated};
+use undertone::label::{Features, Params};
 use undertone::party::{PartyId, SessionId};
 use undertone::setup::seal::KeyPair;
 use undertone::simulate::ScalingSimulation;
-use undertone::xclp::{Features, Params};
 
 /// Words of a column.
 pub const WORDS: usize = 28;

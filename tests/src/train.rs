@@ -6,16 +6,16 @@ use sha2::{Digest, Sha256};
 use undertone::job::Record;
 use undertone::kdf::Seed;
 use undertone::kernel::Prg;
+use undertone::label::{Labelling, Params};
 use undertone::party::{
     Aborted, Endpoint, Ledger, Limits, Network, Node, PartyId, Script, SessionId,
 };
 use undertone::setup::identity::Credentials;
 use undertone::simulate::TrainingSimulation;
-use undertone::training::{
+use undertone::train::{
     Client, Data, Embeddings, Examples, Job, Model, ModelError, Place, Report, Rows, Schedule,
     Server, State, Step,
 };
-use undertone::xclp::{Labelling, Params};
 
 /// Values in the hidden layer, which is the embedding.
 pub const HIDDEN: usize = 6;

@@ -1,8 +1,8 @@
 //! Co-training: all kinds of votes give the same labels, and exchanges end.
 
-use undertone::fedct::{Consensus, Step, Votes};
+use undertone::cotrain::{Consensus, Step, Votes};
 use undertone::party::Network;
-use undertone_tests::cotraining::{labels, next, simulation};
+use undertone_tests::cotrain::{labels, next, simulation};
 
 const CONSENSUSES: [Consensus; 3] = [
     Consensus::Majority,

@@ -1,12 +1,12 @@
 //! Co-training whose clients drop out, and whose messages arrive in any order. Every label is that
 //! of a count in the clear over the contributors of the row's slice.
 
-use undertone::fedct::{Consensus, Labels, Noise, Report, Step, Votes};
+use undertone::cotrain::{Consensus, Labels, Noise, Report, Step, Votes};
 use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Abort, Network, PartyId};
 use undertone::sum::Trust;
 use undertone_tests::chooser;
-use undertone_tests::cotraining::{Session, World, label, votes};
+use undertone_tests::cotrain::{Session, World, label, votes};
 
 const LEAVER: PartyId = PartyId::client(2);
 const ROWS: usize = 130;

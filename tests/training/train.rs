@@ -1,9 +1,9 @@
 //! Training jobs with all parties in one process.
 
+use undertone::label::Variant;
 use undertone::party::{Network, PartyId};
-use undertone::training::{Job, PseudoLabels, Report, Sampling, Step};
-use undertone::xclp::Variant;
-use undertone_tests::training::{accuracy, job, simulation};
+use undertone::train::{Job, PseudoLabels, Report, Sampling, Step};
+use undertone_tests::train::{accuracy, job, simulation};
 
 fn arms() -> Vec<Job> {
     let job = job();

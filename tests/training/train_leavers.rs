@@ -1,10 +1,10 @@
 //! Training jobs whose clients drop out, and whose messages arrive in any order.
 
+use undertone::label::Variant;
 use undertone::party::{Abort, Network, PartyId};
-use undertone::training::{Job, PseudoLabels, Report, Sampling, State, Step};
-use undertone::xclp::Variant;
+use undertone::train::{Job, PseudoLabels, Report, Sampling, State, Step};
 use undertone_tests::chooser;
-use undertone_tests::training::{Session, World, job};
+use undertone_tests::train::{Session, World, job};
 
 const SERVER: PartyId = PartyId::SERVER;
 const LEAVER: PartyId = PartyId::client(2);

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use undertone::data::{self, Dataset, Kind};
-use undertone::xclp::{Features, Labelling, Params, Rows};
+use undertone::label::{Features, Labelling, Params, Rows};
 use undertone_lab::experiment::{Experiment, Stored};
 use undertone_lab::output::{self, Output};
 use undertone_lab::split::{Split, by_columns, check_labelled};

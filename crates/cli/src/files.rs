@@ -1,7 +1,7 @@
 //! The files that several commands read or write.
 
 use undertone::data::Kind;
-use undertone::xclp::Outcome;
+use undertone::label::Outcome;
 
 use undertone_lab::Failure;
 use undertone_lab::output::Output;

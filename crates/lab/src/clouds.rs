@@ -1,7 +1,7 @@
 //! Synthetic rows.
 
 use undertone::kernel::{Prg, normal};
-use undertone::xclp::{Features, InputError};
+use undertone::label::{Features, InputError};
 
 /// Classes of synthetic rows.
 pub(crate) const CLASSES: usize = 10;

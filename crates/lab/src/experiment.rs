@@ -6,9 +6,9 @@ use chacha20::rand_core::SeedableRng;
 use indicatif::ProgressBar;
 use undertone::kdf::Seed;
 use undertone::kernel::Wiped;
+use undertone::label::{Codes, Features, Labelling, Params, Rows, Scale, solo};
 use undertone::party::{Ledger, PartyId, SessionId};
 use undertone::simulate::{Run, Simulation, standardise};
-use undertone::xclp::{Codes, Features, Labelling, Params, Rows, Scale, solo};
 
 use crate::split::{self, Split};
 use crate::{Failure, seed};

@@ -1,6 +1,6 @@
 //! Noise on labels: the option and the description that several commands share.
 
-use undertone::xclp::LabelNoise;
+use undertone::label::LabelNoise;
 
 /// The argument of `--label-epsilon`.
 pub fn epsilon(text: &str) -> Result<f64, String> {

@@ -4,7 +4,7 @@ use std::error::Error;
 
 use plotters::coord::Shift;
 use plotters::prelude::*;
-use undertone::xclp::{Features, Rows};
+use undertone::label::{Features, Rows};
 
 use crate::Failure;
 use crate::report::{Spread, spread};

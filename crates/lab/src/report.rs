@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
+use undertone::label::phases;
 use undertone::party::{Cost, Ledger, PartyId};
-use undertone::xclp::phases;
 
 use crate::ledgers::{together, total as total_of};
 

@@ -2,7 +2,7 @@
 
 use forust_ml::objective::ObjectiveType;
 use forust_ml::{GradientBooster, Matrix};
-use undertone_fedct::learner::{LearnerError, Rows};
+use undertone_cotrain::learner::{LearnerError, Rows};
 
 use crate::classifier::{Model, Task, largest, refused};
 use crate::trees::columns;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use undertone_fedct::learner::{Learner, LearnerError, Rows};
+use undertone_cotrain::learner::{Learner, LearnerError, Rows};
 use undertone_kdf::Seed;
 use undertone_party::SessionId;
 

@@ -1,6 +1,6 @@
 //! The kinds of learners.
 
-use undertone_fedct::Learner;
+use undertone_cotrain::Learner;
 use undertone_kdf::Seed;
 
 use crate::Classifier;

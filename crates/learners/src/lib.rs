@@ -1,4 +1,4 @@
-//! Five learners for [co-training](undertone_fedct): a decision tree, a random forest, boosted
+//! Five learners for [co-training](undertone_cotrain): a decision tree, a random forest, boosted
 //! trees, logistic regression, and a multilayer perceptron. Well-kept libraries train them.
 //!
 //! [`Kind`] names them and says with which parameters they train. [`Classifier`] can change one.

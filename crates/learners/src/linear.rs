@@ -7,7 +7,7 @@
 use smartcore::optimization::first_order::FirstOrderOptimizer;
 use smartcore::optimization::first_order::lbfgs::LBFGS;
 use smartcore::optimization::line_search::{LineSearchMethod, LineSearchResult};
-use undertone_fedct::learner::{LearnerError, Rows};
+use undertone_cotrain::learner::{LearnerError, Rows};
 
 use crate::classifier::{Model, Task, largest};
 

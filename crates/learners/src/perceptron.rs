@@ -1,10 +1,10 @@
 //! A multilayer perceptron, by candle.
 
-use undertone_fedct::learner::{LearnerError, Rows};
+use undertone_cotrain::learner::{LearnerError, Rows};
 use undertone_kdf::Seed;
 use undertone_nets::Net;
 use undertone_party::SessionId;
-use undertone_training::{Examples, Model as _, Schedule, Target};
+use undertone_train::{Examples, Model as _, Schedule, Target};
 
 use crate::classifier::{Model, Task, largest, refused};
 
@@ -117,6 +117,6 @@ impl Scale {
     }
 }
 
-fn failed(error: undertone_training::ModelError) -> LearnerError {
+fn failed(error: undertone_train::ModelError) -> LearnerError {
     refused(error.0)
 }

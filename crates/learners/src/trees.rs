@@ -9,7 +9,7 @@ use smartcore::linalg::basic::matrix::DenseMatrix;
 use smartcore::tree::decision_tree_classifier::{
     DecisionTreeClassifier, DecisionTreeClassifierParameters,
 };
-use undertone_fedct::learner::{LearnerError, Rows};
+use undertone_cotrain::learner::{LearnerError, Rows};
 use undertone_kdf::Seed;
 
 use crate::classifier::{Model, Task, largest, refused};

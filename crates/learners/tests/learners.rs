@@ -1,6 +1,6 @@
 //! What each learner does on easy rows and on odd ones.
 
-use undertone_fedct::learner::{Learner, LearnerError, Rows};
+use undertone_cotrain::learner::{Learner, LearnerError, Rows};
 use undertone_kdf::Seed;
 use undertone_learners::{Classifier, Kind};
 

@@ -1,7 +1,7 @@
 //! The inputs of the first layer, and random changes of them.
 
 use undertone_kernel::Prg;
-use undertone_training::Rows;
+use undertone_train::Rows;
 
 use crate::kind::{Kind, TAPS, halved};
 use crate::net::NOISE;

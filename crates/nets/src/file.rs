@@ -6,7 +6,7 @@ use std::io::Read;
 use std::path::Path;
 
 use safetensors::{Dtype, SafeTensors, tensor::TensorView};
-use undertone_training::{Model, ModelError};
+use undertone_train::{Model, ModelError};
 
 use crate::Net;
 use crate::kind::{Kind, Layer, MAX_PARAMS};

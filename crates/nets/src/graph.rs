@@ -232,7 +232,7 @@ mod tests {
     fn patches_give_the_convolution() {
         use crate::augment;
         use crate::kind::imported;
-        use undertone_training::Rows;
+        use undertone_train::Rows;
 
         for side in [8, 7] {
             let kind = Kind::Conv { side, classes: 10 };

@@ -1,7 +1,7 @@
 //! The kinds of networks, and the layers of each.
 
 use undertone_kernel::Prg;
-use undertone_training::ModelError;
+use undertone_train::ModelError;
 
 /// The number of values of an embedding.
 pub const EMBEDDING: usize = 64;

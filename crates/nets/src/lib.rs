@@ -1,4 +1,4 @@
-//! Small neural networks that implement [`Model`](undertone_training::Model): a convolutional
+//! Small neural networks that implement [`Model`](undertone_train::Model): a convolutional
 //! network for square images, and a multilayer perceptron for feature rows. Either can have a mean
 //! teacher.
 //!

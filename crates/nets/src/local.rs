@@ -8,7 +8,7 @@ use candle_core::{D, Device, Result, Tensor, Var};
 use undertone_kdf::Seed;
 use undertone_kernel::{Prg, Wiped};
 use undertone_party::SessionId;
-use undertone_training::{ModelError, Rows};
+use undertone_train::{ModelError, Rows};
 
 use crate::graph::log_softmax;
 

@@ -6,7 +6,7 @@ use candle_core::{Device, Tensor};
 use undertone_kdf::Seed;
 use undertone_kernel::Prg;
 use undertone_party::SessionId;
-use undertone_training::{Embeddings, Examples, Model, ModelError, Rows, Schedule, Target};
+use undertone_train::{Embeddings, Examples, Model, ModelError, Rows, Schedule, Target};
 
 use crate::augment;
 use crate::graph::{Goal, Graph, Outputs, log_softmax};

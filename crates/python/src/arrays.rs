@@ -9,7 +9,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 use undertone::kernel::BitMatrix;
-use undertone::xclp::{Codes, Features, Labelling, Rows};
+use undertone::label::{Codes, Features, Labelling, Rows};
 
 use crate::drive::{Numbers, Values};
 use crate::errors::value;
@@ -165,7 +165,7 @@ pub(crate) fn labelling(classes: usize, labels: Vec<Option<u16>>) -> PyResult<La
 /// Rows as an array.
 pub(crate) fn matrix<'py>(
     py: Python<'py>,
-    rows: undertone::training::Rows<'_>,
+    rows: undertone::train::Rows<'_>,
 ) -> PyResult<Bound<'py, PyArray2<f32>>> {
     let matrix = Array2::from_shape_vec((rows.len(), rows.dim), rows.values.to_vec());
     Ok(matrix.map_err(value)?.into_pyarray(py))

@@ -6,7 +6,7 @@ use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use undertone::fedct::{
+use undertone::cotrain::{
     self, Client, Data, Exchange, Labels, Learner, LearnerError, Place, Public, Report, Rows,
     State, Step, Votes,
 };
@@ -40,12 +40,12 @@ struct CotrainRules {
     suite: String,
 }
 
-fn job(rules: &Bound<'_, PyAny>) -> PyResult<fedct::Job> {
+fn job(rules: &Bound<'_, PyAny>) -> PyResult<cotrain::Job> {
     let rules: CotrainRules = rules.extract()?;
     let named = |what: &str, text: &str, why: String| value(format!("{what} is '{text}'; {why}"));
     let (consensus, votes) = (&rules.consensus, &rules.votes);
     let noise = rules.noise.as_deref().unwrap_or("none");
-    let job = fedct::Job {
+    let job = cotrain::Job {
         consensus: consensus
             .parse()
             .map_err(|why| named("consensus", consensus, why))?,
@@ -55,7 +55,7 @@ fn job(rules: &Bound<'_, PyAny>) -> PyResult<fedct::Job> {
         min_clients: rules.min_clients,
         trust: options::trust(rules.malicious_server),
         suite: rules.suite.parse().map_err(value)?,
-        ..fedct::Job::new(rules.rows, rules.features, rules.classes, rules.public)
+        ..cotrain::Job::new(rules.rows, rules.features, rules.classes, rules.public)
     };
     job.check().map_err(value)?;
     Ok(job)
@@ -87,7 +87,7 @@ fn public(rows: &Bound<'_, PyAny>) -> PyResult<Public> {
 
 /// A client's rows and labels.
 fn data(
-    job: &fedct::Job,
+    job: &cotrain::Job,
     features: &Bound<'_, PyAny>,
     labels: &Bound<'_, PyAny>,
 ) -> PyResult<Data> {
@@ -303,7 +303,7 @@ impl Cotraining {
 #[pyclass(frozen, module = "undertone._engine")]
 pub(crate) struct CotrainClient {
     client: Client,
-    job: fedct::Job,
+    job: cotrain::Job,
     allow_unanimous: bool,
     record: Record,
     raised: Raised,
@@ -381,7 +381,7 @@ impl CotrainClient {
 /// The server of a job, between two sessions.
 #[pyclass(frozen, module = "undertone._engine")]
 pub(crate) struct CotrainServer {
-    job: fedct::Job,
+    job: cotrain::Job,
     state: Arc<Mutex<State>>,
 }
 
@@ -418,7 +418,7 @@ impl CotrainServer {
                 self.job.min_clients
             )));
         }
-        let server = fedct::Server {
+        let server = cotrain::Server {
             job: self.job.clone(),
             session,
             members: members.clone(),

@@ -7,9 +7,9 @@ use numpy::{IntoPyArray, PyArray1, PyArray2};
 use pyo3::prelude::*;
 use undertone::data::parts;
 use undertone::kdf::Seed;
+use undertone::label::{self as protocol, Input, LabelNoise, Labelling, Outcome, Report, Rows};
 use undertone::party::{PartyId, SessionId};
 use undertone::simulate::{Simulation, standardise};
-use undertone::xclp::{self, Input, LabelNoise, Labelling, Outcome, Report, Rows};
 
 use crate::arrays;
 use crate::costs::{Spent, spent};
@@ -202,7 +202,7 @@ pub(crate) fn label_client(
         ..Input::new(rows, brought, record.clone())
     };
     let seed = options::seed(seed)?;
-    let party = xclp::client(me, session, params, input, seed).map_err(misuse)?;
+    let party = protocol::client(me, session, params, input, seed).map_err(misuse)?;
     let convert = move |py: Python<'_>, mut outcome: Outcome| {
         outcome.labels.restore(&own);
         Ok(labelled(py, outcome)?
@@ -226,7 +226,7 @@ pub(crate) fn label_server(
     pool::ready()?;
     let (ids, session) = (options::all(clients)?, SessionId(session));
     let seed = options::seed(seed)?;
-    let party = xclp::server(session, rules.params()?, ids, seed).map_err(misuse)?;
+    let party = protocol::server(session, rules.params()?, ids, seed).map_err(misuse)?;
     let convert = |py: Python<'_>, report: Report| {
         Ok(learned(py, &report).into_pyobject(py)?.into_any().unbind())
     };

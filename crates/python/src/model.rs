@@ -4,7 +4,7 @@ use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use undertone::kdf::Seed;
-use undertone::training::{self, Embeddings, Examples, Model, ModelError, Rows, Target};
+use undertone::train::{self, Embeddings, Examples, Model, ModelError, Rows, Target};
 
 use crate::arrays::{contiguous, matrix};
 use crate::errors::value;
@@ -122,7 +122,7 @@ impl Model for PyModel {
     fn update(
         &mut self,
         examples: &Examples<'_>,
-        schedule: &training::Schedule,
+        schedule: &train::Schedule,
     ) -> Result<(), ModelError> {
         self.call(|model| {
             let py = model.py();
@@ -147,7 +147,7 @@ impl Model for PyModel {
 
 /// The batches of an update: an iterator of rows, classes and weights.
 #[pyclass(module = "undertone._engine")]
-pub(crate) struct Batches(training::Batches<'static>);
+pub(crate) struct Batches(train::Batches<'static>);
 
 #[pymethods]
 impl Batches {
@@ -169,7 +169,7 @@ pub(crate) fn batches(
     seed: [u8; 32],
 ) -> PyResult<Batches> {
     let (labelled, pseudo) = (labelled.read()?, pseudo.read()?);
-    let schedule = training::Schedule {
+    let schedule = train::Schedule {
         epochs: sizes.0,
         labelled: sizes.1,
         pseudo: sizes.2,
@@ -178,6 +178,6 @@ pub(crate) fn batches(
         consistency: 0.0,
         seed: Seed::from_bytes(seed),
     };
-    let batches = training::Batches::of(labelled.into(), pseudo.into(), &schedule);
+    let batches = train::Batches::of(labelled.into(), pseudo.into(), &schedule);
     Ok(Batches(batches))
 }

@@ -11,13 +11,13 @@ use undertone::arrays::{Arrays, Values};
 use undertone::data::parts::ClassTable;
 use undertone::job::record::{Record, default_folder};
 use undertone::kdf::Seed;
+use undertone::label::LabelNoise;
 use undertone::node::Participant;
 use undertone::node::client::{self, Config, JoinError, Joined};
 use undertone::node::label::{Owner, PeerRows, Terms};
 use undertone::node::sum::Contributor;
 use undertone::rounds;
 use undertone::rounds::{Contribution, Mean, Round, Source};
-use undertone::xclp::LabelNoise;
 
 use crate::arrays::{self, contiguous};
 use crate::costs::{Cost, costs};

@@ -8,10 +8,10 @@ use pyo3::types::PyTuple;
 use undertone::hamming::{Backend, Phe};
 use undertone::job::record::{Peer, Peers};
 use undertone::kdf::Seed;
+use undertone::label::Params;
 use undertone::party::PartyId;
 use undertone::setup::identity::{Credentials, Identity, Pins};
 use undertone::sum::Trust;
-use undertone::xclp::Params;
 use zeroize::Zeroize;
 
 use crate::errors::value;

@@ -11,11 +11,11 @@ use undertone::hamming::Phe;
 use undertone::hamming::tiles::{Sink, Tile};
 use undertone::kdf::Seed;
 use undertone::kernel::mask::Suite;
+use undertone::label::{Codes, Rows};
 use undertone::ot::{Field, Security, chosen};
 use undertone::paillier::{Ciphertexts, Noise, NoiseTable, Primes, PublicKey, SecretKey};
 use undertone::party::{Ledger, Network, PartyId, SessionId};
 use undertone::simulate::{DistanceSimulation, TransferSimulation};
-use undertone::xclp::{Codes, Rows};
 
 use crate::arrays::{self, contiguous};
 use crate::costs::{Spent, spent};

@@ -8,7 +8,7 @@ use undertone::data::labels::{self, Labels};
 use undertone::data::parts::{ClassTable, Part};
 use undertone::data::{Classes, Dataset};
 use undertone::job::columns;
-use undertone::xclp::{Labelling, Rows};
+use undertone::label::{Labelling, Rows};
 
 use crate::arrays::contiguous;
 use crate::errors::value;

@@ -10,11 +10,11 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use undertone::job::Record;
 use undertone::kdf::Seed;
+use undertone::label::LabelNoise;
 use undertone::node::Checkpoint;
 use undertone::party::{Network, PartyId, SessionId};
 use undertone::simulate::TrainingSimulation;
-use undertone::training::{self, Census, Client, Data, Place, Report, Sampling, State, Step};
-use undertone::xclp::LabelNoise;
+use undertone::train::{self, Census, Client, Data, Place, Report, Sampling, State, Step};
 
 use crate::arrays::{self, contiguous};
 use crate::costs::Spent;
@@ -45,10 +45,10 @@ struct TrainRules {
     parameters: usize,
 }
 
-fn job(rules: &Bound<'_, PyAny>, label_epsilon: Option<f64>) -> PyResult<training::Job> {
+fn job(rules: &Bound<'_, PyAny>, label_epsilon: Option<f64>) -> PyResult<train::Job> {
     let propagation = rules.extract::<LabelRules>()?.params()?;
     let rules: TrainRules = rules.extract()?;
-    let job = training::Job {
+    let job = train::Job {
         label_rounds: rules.label_rounds,
         rounds: rules.rounds,
         pseudo: rules.labels_from.parse().map_err(value)?,
@@ -81,7 +81,7 @@ pub(crate) fn train_digest(rules: &Bound<'_, PyAny>) -> PyResult<[u8; 32]> {
 
 /// A client's rows and labels.
 fn data(
-    job: &training::Job,
+    job: &train::Job,
     features: &Bound<'_, PyAny>,
     labels: &Bound<'_, PyAny>,
     noise: Option<(f64, Seed)>,
@@ -156,7 +156,7 @@ fn gave(report: &Report) -> Gave {
 #[pyclass(frozen, module = "undertone._engine")]
 pub(crate) struct Training {
     sessions: Simulated<TrainingSimulation>,
-    job: training::Job,
+    job: train::Job,
 }
 
 #[pymethods]
@@ -260,7 +260,7 @@ fn groups(state: &State) -> Vec<Vec<i64>> {
 #[pyclass(frozen, module = "undertone._engine")]
 pub(crate) struct TrainClient {
     client: Client,
-    job: training::Job,
+    job: train::Job,
     record: Record,
     raised: Raised,
 }
@@ -341,7 +341,7 @@ impl TrainClient {
 /// The server of a job, between two sessions.
 #[pyclass(frozen, module = "undertone._engine")]
 pub(crate) struct TrainServer {
-    job: training::Job,
+    job: train::Job,
     state: Arc<Mutex<State>>,
 }
 
@@ -385,7 +385,7 @@ impl TrainServer {
     ) -> PyResult<PyParty> {
         pool::ready()?;
         let (members, session) = (sessions::clients(members)?, SessionId(session));
-        let server = training::Server {
+        let server = train::Server {
             job: self.job.clone(),
             session,
             members,

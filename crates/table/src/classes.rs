@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use undertone_xclp::input::{MAX_CLASSES, check_names};
+use undertone_label::input::{MAX_CLASSES, check_names};
 
 use crate::{DataError, Dataset};
 

@@ -1,6 +1,6 @@
 //! Labels as people write them: whole numbers or names. Some rows may have none.
 
-use undertone_xclp::input::MAX_CLASSES;
+use undertone_label::input::MAX_CLASSES;
 
 use crate::DataError;
 

@@ -58,8 +58,8 @@ use std::io::{BufRead, BufReader, Read, Seek};
 use std::path::Path;
 
 #[cfg(feature = "files")]
-use undertone_xclp::Features;
-use undertone_xclp::{InputError, Labelling, Rows};
+use undertone_label::Features;
+use undertone_label::{InputError, Labelling, Rows};
 
 #[cfg(feature = "files")]
 use arrays::Arrays;

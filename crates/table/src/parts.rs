@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use undertone_xclp::{Labelling, Rows};
+use undertone_label::{Labelling, Rows};
 
 use crate::{Dataset, labels};
 

@@ -1,6 +1,6 @@
 //! Whether features are on one scale.
 
-use undertone_xclp::{Features, Rows};
+use undertone_label::{Features, Rows};
 
 /// Columns whose ranges differ by more than this are not on one scale.
 const MOST: f64 = 30.0;

@@ -7,12 +7,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use undertone_job::record::{self, Answering, Claim, Claims, Record, RecordError};
 use undertone_kdf::Seed;
 use undertone_kernel::Wiped;
+use undertone_label as label;
+use undertone_label::input::names_digest;
 use undertone_party::{Abort, Io, PartyId, Script, SessionId};
 use undertone_setup::group::{self, Secrecy};
 use undertone_setup::identity::Credentials;
 use undertone_sum::{self as sum, Audience, Rules, Shape, Trust, Wiring};
-use undertone_xclp as xclp;
-use undertone_xclp::input::names_digest;
 use zeroize::Zeroizing;
 
 use crate::data::Data;
@@ -102,7 +102,7 @@ pub struct Trained {
     /// leave the round would tell the server.
     pub diverged: bool,
     /// What another client's number of rows means for this client's embeddings: see
-    /// [`rows_warning`](xclp::rows_warning).
+    /// [`rows_warning`](label::rows_warning).
     pub warning: Option<String>,
 }
 
@@ -431,14 +431,14 @@ impl Session {
                 if source == PseudoLabels::Local {
                     directed.propagate(&params, &derive("projection"), own)?
                 } else {
-                    let input = xclp::Input {
+                    let input = label::Input {
                         credentials: credentials(),
                         max_peer_rows: self.place.max_peer_rows,
                         class_counts: job.counts_once().then(|| kept.counts.to_vec()),
                         ..directed.input(Answering::Made(only()))?
                     };
                     let propagation =
-                        xclp::client(me, context, params, input, derive("propagation"))?;
+                        label::client(me, context, params, input, derive("propagation"))?;
                     let outcome = io.run(propagation).await?;
                     warning = outcome.warning;
                     directed.targets(&outcome.labels, own)

@@ -3,8 +3,8 @@
 use std::fmt;
 
 use undertone_kernel::Wiped;
-use undertone_xclp::input::InputError;
-use undertone_xclp::{Features, LabelNoise, Labelling, Rows as Loaded};
+use undertone_label::input::InputError;
+use undertone_label::{Features, LabelNoise, Labelling, Rows as Loaded};
 
 use crate::model::Rows;
 

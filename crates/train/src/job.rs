@@ -4,9 +4,9 @@ use std::fmt;
 use std::str::FromStr;
 
 use undertone_job::{Fields, context};
+use undertone_label::{LabelNoise, Params, Variant};
 use undertone_party::{PartyId, SessionId, Writer};
 use undertone_sum::fixed::{Fixed, FixedError};
-use undertone_xclp::{LabelNoise, Params, Variant};
 
 /// Most rounds of a job.
 pub const MAX_ROUNDS: u32 = 100_000;

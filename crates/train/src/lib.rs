@@ -11,7 +11,7 @@
 //! | 1 | | what the session is for, and its clients | [`MODEL`] |
 //! | 3 to 5 | census: keys, class counts under masks and pads, groups | | of setup and sum |
 //! | 6 | | the model | [`MODEL`] |
-//! | 7 to 9 | label propagation ([`undertone_xclp`]) | | its phases |
+//! | 7 to 9 | label propagation ([`undertone_label`]) | | its phases |
 //! | 10 | that it has trained | | [`UPDATE`] |
 //! | 11 | a secure sum ([`undertone_sum`]) | | the sum's |
 //!
@@ -60,7 +60,7 @@ pub const UPDATE: Phase = Phase {
 
 /// The phases of a session, in order. Label propagation and updates have a sum each.
 pub const PHASES: [Phase; 13] = {
-    let xclp = undertone_xclp::phases::ALL;
+    let xclp = undertone_label::phases::ALL;
     [
         MODEL, xclp[0], xclp[1], xclp[2], xclp[3], xclp[4], xclp[5], xclp[6], xclp[7], xclp[8],
         xclp[9], xclp[10], UPDATE,

@@ -2,8 +2,8 @@
 
 use undertone_job::record::Answering;
 use undertone_kdf::Seed;
+use undertone_label::{self as label, Codes, Features, Labelling, Labels, Params, solo};
 use undertone_party::Abort;
-use undertone_xclp::{self as xclp, Codes, Features, Labelling, Labels, Params, solo};
 
 use crate::model::{Embeddings, Target};
 
@@ -57,7 +57,7 @@ impl Directed {
 
     /// What the client brings to label propagation: these rows and their labels. A client without
     /// any such row brings one without a label, and does not use the result.
-    pub(crate) fn input(&self, answering: Answering) -> Result<xclp::Input, Abort> {
+    pub(crate) fn input(&self, answering: Answering) -> Result<label::Input, Abort> {
         let (features, labelling) = match &self.features {
             Some(features) => (features.clone(), self.labelling.clone()),
             None => {
@@ -65,8 +65,8 @@ impl Directed {
                 (one, self.labelling.with_labels(vec![None])?)
             }
         };
-        let rows = xclp::Rows::Features(features);
-        Ok(xclp::Input::new(rows, labelling, answering))
+        let rows = label::Rows::Features(features);
+        Ok(label::Input::new(rows, labelling, answering))
     }
 
     /// The targets of the rows that `own` gives no label, by the `labels` of these rows.

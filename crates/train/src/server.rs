@@ -4,11 +4,11 @@ use std::fmt;
 
 use undertone_kdf::Seed;
 use undertone_kernel::Prg;
+use undertone_label as label;
 use undertone_party::{Abort, Io, PartyId, Script, SessionId};
 use undertone_setup::group::{self, Secrecy};
 use undertone_setup::roster::enough;
 use undertone_sum as sum;
-use undertone_xclp as xclp;
 
 use crate::client::{count_rules, update_rules};
 use crate::groups::{Counted, draw};
@@ -245,7 +245,7 @@ impl Server {
         if job.pseudo_in(number) == PseudoLabels::Joint {
             let params = job.propagation(needed);
             let seed = self.seed.derive(context, "propagation", &[]);
-            let propagation = xclp::server(context, params, members.clone(), seed)?;
+            let propagation = label::server(context, params, members.clone(), seed)?;
             let report = io.run(propagation).await?;
             (members, warning) = (report.contributors, report.warning);
         }

@@ -16,8 +16,8 @@ use std::thread;
 
 use undertone::job::Record;
 use undertone::kdf::Seed;
+use undertone::label::{self, Features, Input, Labelling, Params, Rows};
 use undertone::party::{Aborted, Endpoint, Limits, Party, PartyId, Poll, Push, SessionId};
-use undertone::xclp::{self, Features, Input, Labelling, Params, Rows};
 
 /// What a channel carries: the sender, and a frame. No frame means that the sender has ended.
 type Letter = (PartyId, Option<Vec<u8>>);
@@ -100,7 +100,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
 
     thread::scope(|scope| -> Result<(), Box<dyn std::error::Error>> {
-        let server = xclp::server(session, params, ids.clone(), Seed::from_os()?)?;
+        let server = label::server(session, params, ids.clone(), Seed::from_os()?)?;
         let server = Endpoint::new(PartyId::SERVER, session, Limits::default(), server);
         let others = |id: PartyId| {
             let mut others = post.clone();
@@ -128,7 +128,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let labels = (0..20u16).map(|i| (i < 2).then_some(i % 2)).collect();
             let rows = Rows::Features(Features::new(3, values.collect())?);
             let labelling = Labelling::new(2, labels)?;
-            let client = xclp::client(
+            let client = label::client(
                 id,
                 session,
                 params,

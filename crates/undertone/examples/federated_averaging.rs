@@ -14,13 +14,13 @@ use std::time::Duration;
 use undertone::arrays::Arrays;
 use undertone::data::{self, Kind};
 use undertone::job::Record;
+use undertone::label::{Features, Rows};
 use undertone::node::keys::{Trial, trial};
 use undertone::node::server::{self, Server};
 use undertone::node::sum::{self, Job, Sum, Terms};
 use undertone::node::{Certificate, JoinError, client};
 use undertone::setup::identity::Identity;
 use undertone::sum::Trust;
-use undertone::xclp::{Features, Rows};
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 

@@ -110,13 +110,14 @@ pub mod replay;
 pub mod rounds;
 pub mod simulate;
 
-pub use undertone_fedct as fedct;
+pub use undertone_cotrain as cotrain;
 pub use undertone_fedgraph as fedgraph;
 pub use undertone_garble as garble;
 pub use undertone_hamming as hamming;
 pub use undertone_job as job;
 pub use undertone_kdf as kdf;
 pub use undertone_kernel as kernel;
+pub use undertone_label as label;
 #[cfg(feature = "train")]
 pub use undertone_learners as learners;
 pub use undertone_lwe as lwe;
@@ -130,5 +131,4 @@ pub use undertone_setup as setup;
 pub use undertone_sum as sum;
 pub use undertone_table as data;
 pub use undertone_table::arrays;
-pub use undertone_training as training;
-pub use undertone_xclp as xclp;
+pub use undertone_train as train;

@@ -9,12 +9,12 @@ use undertone::fedgraph::{Cut, Job, Predict};
 use undertone::hamming::{Backend, Phe};
 use undertone::kdf::Seed;
 use undertone::kernel::{BitMatrix, Prg};
+use undertone::label::Params;
 use undertone::ot::{Field, Security};
 use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Network, Node, PartyId};
 use undertone::simulate::{DistanceSimulation, TransferSimulation};
 use undertone::sum::{Suite, Trust};
-use undertone::xclp::Params;
 
 use crate::primitives::Nothing;
 use crate::{Error, File, Hex, hex};
@@ -96,7 +96,7 @@ pub fn files() -> Result<Vec<File>, Error> {
         })?);
     }
     all.push(record("a graph between pairs".into(), |network| {
-        undertone_tests::pairwise::simulation(4, |_| ()).run_over(network)?;
+        undertone_tests::pssl::simulation(4, |_| ()).run_over(network)?;
         Ok(())
     })?);
     for (cut, predict) in [
@@ -108,7 +108,7 @@ pub fn files() -> Result<Vec<File>, Error> {
         let what = format!("a graph network, cut {cut}, predict {predict}");
         all.push(record(what, |network| {
             let change = |job: &mut Job| job.predict = predict;
-            undertone_tests::feature_graph::simulation(5, cut, change).run_over(network)?;
+            undertone_tests::fedgraph::simulation(5, cut, change).run_over(network)?;
             Ok(())
         })?);
     }

@@ -9,7 +9,7 @@ use undertone::fedgraph::{Checkpoint, Clustering, Cut, Inputs, Job, Matrix, Pred
 use undertone::kernel::Prg;
 use undertone::party::{Abort, Aborted, Network, PartyId};
 use undertone::sum::Suite;
-use undertone_tests::feature_graph::{Session, World};
+use undertone_tests::fedgraph::{Session, World};
 
 use crate::graph_network::{Rows, labels, random, rows_of};
 use crate::jobs::DescribedJob;

@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use undertone::fedct::{self, Consensus, Noise, Votes};
+use undertone::cotrain::{self, Consensus, Noise, Votes};
 use undertone::fedgraph::{self, Clustering, Cut, Predict};
 use undertone::job::{self, Fields, Value};
+use undertone::label::{Params, Variant};
 use undertone::party::SessionId;
 use undertone::pssl::{self, Reveal};
 use undertone::rounds;
 use undertone::sum::{Suite, Trust};
-use undertone::training::{self, PseudoLabels, Sampling};
-use undertone::xclp::{Params, Variant};
+use undertone::train::{self, PseudoLabels, Sampling};
 
 use crate::{Double, Error, File, Hex, double, hex};
 
@@ -131,7 +131,7 @@ pub fn files() -> Result<Vec<File>, Error> {
         clip: true,
         ..rounds::Job::default()
     };
-    let train = training::Job {
+    let train = train::Job {
         model: Some("conv".into()),
         scale: 16.0,
         pseudo: PseudoLabels::Network,
@@ -142,9 +142,9 @@ pub fn files() -> Result<Vec<File>, Error> {
         features: 64,
         classes: 10,
         parameters: 13_706,
-        ..training::Job::default()
+        ..train::Job::default()
     };
-    let votes = fedct::Job {
+    let votes = cotrain::Job {
         standardise: true,
         consensus: Consensus::Qualified(900_000),
         votes: Votes::Counts,
@@ -152,11 +152,11 @@ pub fn files() -> Result<Vec<File>, Error> {
             epsilon: 1.5,
             sensitivity: 0.25,
         },
-        ..fedct::Job::new(370, 30, 2, [7; 32])
+        ..cotrain::Job::new(370, 30, 2, [7; 32])
     };
-    let krr = fedct::Job {
+    let krr = cotrain::Job {
         noise: Noise::Krr { epsilon: 1.0 },
-        ..fedct::Job::new(5, 1, 2, [8; 32])
+        ..cotrain::Job::new(5, 1, 2, [8; 32])
     };
     let pairs = pssl::Job {
         range: 255.0,
@@ -177,7 +177,7 @@ pub fn files() -> Result<Vec<File>, Error> {
         case("label", &named, b""),
         case("sum", &rounds::Job::default().fields(), b"a layout"),
         case("sum", &sums.fields(), b""),
-        case("train", &training::Job::default().fields(), b""),
+        case("train", &train::Job::default().fields(), b""),
         case("train", &train.fields(), &[1, 2, 3]),
         case("cotrain", &votes.fields(), b"an opening"),
         case("cotrain", &krr.fields(), b""),

@@ -9,11 +9,11 @@ use sha2::{Digest, Sha256};
 use undertone::hamming::{Backend, Phe};
 use undertone::kdf::Seed;
 use undertone::kdf::simulated;
+use undertone::label::{Labelling, Params, Rows, Variant, phases};
 use undertone::party::frame::{HEADER_LEN, Header};
 use undertone::party::{Aborted, Limits, Network, PartyId};
 use undertone::simulate::{Simulation, SimulationError};
 use undertone::sum::{Suite, Trust};
-use undertone::xclp::{Labelling, Params, Rows, Variant, phases};
 
 use crate::refused::{Change, Refused, refused};
 use crate::{Double, Error, File, Hex, double, doubles, hex};

@@ -3,10 +3,10 @@
 #![forbid(unsafe_code)]
 
 pub mod channels;
-pub mod cotraining;
+pub mod cotrain;
 pub mod digests;
 pub mod distances;
-pub mod feature_graph;
+pub mod fedgraph;
 pub mod garble;
 pub mod graph_network;
 pub mod jobs;
@@ -21,7 +21,7 @@ pub mod rounds;
 pub mod scaling;
 pub mod series;
 pub mod sums;
-pub mod training;
+pub mod train;
 pub mod transfers;
 
 use std::borrow::Cow;
@@ -48,7 +48,7 @@ pub enum Error {
     Fixed(#[from] undertone::sum::fixed::FixedError),
     /// From rows and labels.
     #[error(transparent)]
-    Input(#[from] undertone::xclp::InputError),
+    Input(#[from] undertone::label::InputError),
     /// From a data set.
     #[error(transparent)]
     Data(#[from] undertone::data::DataError),
@@ -252,13 +252,13 @@ pub fn make() -> Result<Vec<File>, Error> {
     all.extend(lwe::files()?);
     all.extend(labels::files()?);
     all.extend(scaling::files()?);
-    all.extend(training::files()?);
+    all.extend(train::files()?);
     all.extend(garble::files()?);
-    all.extend(cotraining::files()?);
+    all.extend(cotrain::files()?);
     all.extend(pssl::files()?);
     all.extend(series::files()?);
     all.extend(graph_network::files()?);
-    all.extend(feature_graph::files()?);
+    all.extend(fedgraph::files()?);
     all.extend(digests::files()?);
     Ok(all)
 }

@@ -7,11 +7,11 @@ use serde::Serialize;
 use undertone::hamming::Backend;
 use undertone::kdf::{Seed, simulated};
 use undertone::kernel::mask::{append_bytes, from_bytes};
+use undertone::label::{Features, Params};
 use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Aborted, Network, PartyId};
 use undertone::simulate::{ScalingRun, ScalingSimulation, SimulationError};
 use undertone::sum::{Suite, Trust, UNMASK};
-use undertone::xclp::{Features, Params};
 use undertone_tests::scaling as clear;
 
 use crate::labels::{Parameters, RunFrame};

@@ -7,14 +7,14 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use undertone::job::Record;
 use undertone::kdf::{Seed, simulated};
+use undertone::label::{Labelling, Params};
 use undertone::party::{Aborted, Network, PartyId};
 use undertone::simulate::{SimulationError, TrainingRun, TrainingSimulation};
 use undertone::sum::Trust;
-use undertone::training::{
+use undertone::train::{
     Client, Data, Embeddings, Examples, Job, Model, ModelError, PseudoLabels, Report, Rows,
     Sampling, Schedule,
 };
-use undertone::xclp::{Labelling, Params};
 
 use crate::jobs::DescribedJob;
 use crate::labels::RunFrame;
@@ -147,9 +147,8 @@ impl Model for Told {
 
     fn update(&mut self, examples: &Examples<'_>, schedule: &Schedule) -> Result<(), ModelError> {
         let batches = schedule.batches(examples);
-        let rows = |batch: Vec<undertone::training::Target>| {
-            batch.iter().map(|target| target.row).collect()
-        };
+        let rows =
+            |batch: Vec<undertone::train::Target>| batch.iter().map(|target| target.row).collect();
         let mut updates = self.updates.lock().unwrap_or_else(PoisonError::into_inner);
         updates.push(Update {
             client: self.client as u32,

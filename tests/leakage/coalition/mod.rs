@@ -21,7 +21,7 @@ mod solve;
 mod world;
 
 use solve::{Domain, from_own_results, least_deviation, least_squares};
-use undertone::xclp::Variant;
+use undertone::label::Variant;
 use world::{Setting, World};
 
 const WINE: Setting = Setting::WINE;

@@ -5,8 +5,8 @@ use faer::Mat;
 use undertone::hamming::Backend;
 use undertone::kdf::Seed;
 use undertone::kernel::Prg;
+use undertone::label::{Codes, Features, Graph, Influence, Labelling, Params, Rows, Variant, solo};
 use undertone::simulate::Simulation;
-use undertone::xclp::{Codes, Features, Graph, Influence, Labelling, Params, Rows, Variant, solo};
 use undertone_tests::dataset;
 
 /// The data set, the clients, and what they bring.

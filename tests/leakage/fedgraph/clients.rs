@@ -4,7 +4,7 @@ use faer::linalg::solvers::Solve;
 use faer::{Mat, Side};
 use undertone::fedgraph::{Inputs, Matrix};
 use undertone::kernel::Prg;
-use undertone::xclp::Rows;
+use undertone::label::Rows;
 use undertone_tests::dataset;
 
 /// Rows with a label.

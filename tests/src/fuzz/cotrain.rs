@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use undertone::fedct::{Noise, Report, Votes};
+use undertone::cotrain::{Noise, Report, Votes};
 use undertone::garble::{Audience, Builder};
 use undertone::kdf::Seed;
 use undertone::kernel::BitMatrix;
@@ -12,7 +12,7 @@ use undertone::simulate::GarbleSimulation;
 use undertone::simulate::garble::{EVALUATOR, GARBLER};
 
 use super::payloads::{replacing, with_server};
-use crate::cotraining::{World, votes};
+use crate::cotrain::{World, votes};
 
 /// Replaces a message of garbled circuits by any payload. Whatever it is, parties end, and outputs
 /// are for those only who should learn them.
@@ -61,7 +61,7 @@ pub fn garble(bytes: &[u8]) {
 
 /// Replaces a message of an exchange of a co-training job by any payload: with every kind of votes,
 /// of the first exchange or of a later one with noise.
-pub fn cotraining(bytes: &[u8]) {
+pub fn cotrain(bytes: &[u8]) {
     let [which, payload @ ..] = bytes else {
         return;
     };

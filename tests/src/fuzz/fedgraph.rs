@@ -7,7 +7,7 @@ use undertone::party::{Network, PartyId, Script};
 use undertone::setup::group;
 
 use super::payloads::{replacing, with_server};
-use crate::feature_graph::{CLASSES, QUERIES, World};
+use crate::fedgraph::{CLASSES, QUERIES, World};
 
 const CLIENTS: usize = 3;
 const CUTS: [Cut; 3] = [Cut::Embeddings, Cut::Server, Cut::Client];
@@ -17,7 +17,7 @@ const CUTS: [Cut; 3] = [Cut::Embeddings, Cut::Server, Cut::Client];
 /// read as checkpoints. The first byte chooses the run, the second the message.
 ///
 /// Whatever the payload is, parties end, and clients that finish have probabilities.
-pub fn feature_graph(bytes: &[u8]) {
+pub fn fedgraph(bytes: &[u8]) {
     let [how, which, payload @ ..] = bytes else {
         return;
     };
@@ -132,7 +132,7 @@ mod tests {
     #[test]
     #[ignore = "writes files"]
     fn seeds() {
-        let folder = crate::root("fuzz/seeds/feature_graph");
+        let folder = crate::root("fuzz/seeds/fedgraph");
         std::fs::create_dir_all(&folder).expect("a folder");
         let write = |how: u8, which: u8, payload: &[u8]| {
             let bytes = [&[how, which], payload].concat();

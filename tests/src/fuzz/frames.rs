@@ -2,11 +2,11 @@
 
 use undertone::job::Record;
 use undertone::kdf::Seed;
+use undertone::label::{self, Params};
 use undertone::node::flow::Links;
 use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Courier, Endpoint, Limits, Party, PartyId, Poll, Push, SessionId, courier};
 use undertone::sum::{self, Rules};
-use undertone::xclp::{self, Params};
 
 use crate::{random_clients, sums};
 
@@ -27,17 +27,17 @@ pub fn frames(bytes: &[u8]) {
     };
     match who % 4 {
         0 => {
-            let server = xclp::server(SESSION, params, ids, seed);
+            let server = label::server(SESSION, params, ids, seed);
             push(PartyId::SERVER, server.expect("parameters that fit"), rest);
         }
         1 => {
             let mut clients = random_clients(&rows, 8, 1).expect("labels that fit");
             let (rows, labels) = clients.remove(1);
-            let client = xclp::client(
+            let client = label::client(
                 ids[1],
                 SESSION,
                 params,
-                xclp::Input::new(rows, labels, Record::simulated()),
+                label::Input::new(rows, labels, Record::simulated()),
                 seed,
             );
             push(ids[1], client.expect("rows that fit"), rest);

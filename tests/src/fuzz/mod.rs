@@ -6,13 +6,13 @@
     reason = "a fuzz target reports a finding by a panic"
 )]
 
-pub mod cotraining;
-pub mod feature_graph;
+pub mod cotrain;
+pub mod fedgraph;
 pub mod files;
 pub mod frames;
-pub mod pairwise;
 pub mod payloads;
-pub mod training;
+pub mod pssl;
+pub mod train;
 
 /// The name and the body of a target.
 pub type Target = (&'static str, fn(&[u8]));
@@ -31,11 +31,11 @@ pub const TARGETS: [Target; 21] = [
     ("labels", payloads::labels),
     ("sums", payloads::sums),
     ("rounds", payloads::rounds),
-    ("training", training::training),
-    ("garble", cotraining::garble),
-    ("cotraining", cotraining::cotraining),
-    ("pairwise", pairwise::pairwise),
-    ("feature_graph", feature_graph::feature_graph),
+    ("train", train::train),
+    ("garble", cotrain::garble),
+    ("cotrain", cotrain::cotrain),
+    ("pssl", pssl::pssl),
+    ("fedgraph", fedgraph::fedgraph),
     ("transfers", payloads::transfers),
     ("shade", payloads::shade),
     ("lwe", payloads::lwe),

@@ -8,13 +8,13 @@ use undertone::hamming::tiles::Discard;
 use undertone::hamming::{Backend, Phe};
 use undertone::kdf::Seed;
 use undertone::kernel::BitMatrix;
+use undertone::label::{Params, Variant};
 use undertone::ot::{Field, Security};
 use undertone::paillier::{PublicKey, Slots};
 use undertone::party::{Network, Node, PartyId};
 use undertone::rounds::{Job, Kept, MeanHeader};
 use undertone::simulate::{DistanceSimulation, TransferSimulation};
 use undertone::sum::{Rules, Suite, Trust};
-use undertone::xclp::{Params, Variant};
 
 use crate::network::Means;
 use crate::tamper::{inside, set_payload};

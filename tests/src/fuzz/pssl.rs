@@ -3,12 +3,12 @@
 use undertone::party::{Network, PartyId};
 
 use super::payloads::{replacing, with_server};
-use crate::pairwise::World;
+use crate::pssl::World;
 
 /// Replaces a message between a client and the server, or the text of a sealed message between two
 /// clients, by any payload. Whatever it is, parties end, and clients that finish have edges with
 /// rows that they have.
-pub fn pairwise(bytes: &[u8]) {
+pub fn pssl(bytes: &[u8]) {
     let [which, payload @ ..] = bytes else {
         return;
     };
@@ -60,7 +60,7 @@ mod tests {
     #[test]
     #[ignore = "writes files"]
     fn seeds() {
-        let folder = crate::root("fuzz/seeds/pairwise");
+        let folder = crate::root("fuzz/seeds/pssl");
         std::fs::create_dir_all(&folder).expect("a folder");
         let write = |name: String, which: u8, text: &[u8]| {
             let bytes = [&[which], text].concat();

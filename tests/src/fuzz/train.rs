@@ -3,19 +3,19 @@
 use std::sync::OnceLock;
 
 use undertone::job::Record;
+use undertone::label::Params;
 use undertone::party::Network;
-use undertone::training::{Client, Job, Report, Sampling, State};
-use undertone::xclp::Params;
+use undertone::train::{Client, Job, Report, Sampling, State};
 
 use super::payloads::{replacing, with_server};
-use crate::training::{Small, World, data, job};
+use crate::train::{Small, World, data, job};
 
 const CLIENTS: usize = 5;
 
 /// Replaces a message of a session of a training job by any payload: of a census, of a round on
 /// labels, or of a round with label propagation, with groups or with free sampling. Some inputs are
 /// instead read as the server's state.
-pub fn training(bytes: &[u8]) {
+pub fn train(bytes: &[u8]) {
     let [which, payload @ ..] = bytes else {
         return;
     };
@@ -97,7 +97,7 @@ fn census(sampling: Sampling) -> &'static Begun {
         let clients = clients
             .map(|(place, record)| client(place, record))
             .collect();
-        let model = crate::training::first();
+        let model = crate::train::first();
         let mut world = World::of(small(sampling), clients, model);
         let all = world.all();
         let run = world.run(Network::new(), &all);

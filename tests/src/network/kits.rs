@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use undertone::arrays::Arrays;
 use undertone::hamming::{Backend, Phe};
 use undertone::job::Record;
+use undertone::label::{Labelling, Outcome, Params, Rows, phases};
 use undertone::node::client::{self, JoinError, Joined};
 use undertone::node::label::{self, Label};
 use undertone::node::sum::{self, Contribution, Mean, Sum};
@@ -13,7 +14,6 @@ use undertone::party::{Network, Party, PartyId, Phase};
 use undertone::rounds::{self, Source};
 use undertone::setup::identity::Credentials;
 use undertone::sum as sums;
-use undertone::xclp::{Labelling, Outcome, Params, Rows, phases};
 
 use super::Kit;
 use crate::{random_clients, simulation};

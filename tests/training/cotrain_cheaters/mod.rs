@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use undertone::fedct::{
+use undertone::cotrain::{
     CONSENSUS, Client, Consensus, Data, Job, Noise, Place, Public, Report, SLICES, Step, VOTES,
     Votes,
 };
@@ -21,7 +21,7 @@ use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Abort, Aborted, Io, Network, PartyId, Phase, Script, SessionId};
 use undertone::setup::group::{self, Secrecy};
 use undertone::sum::{self, KEYS, Rules, SHARES, Trust, UNMASK, UPLOAD};
-use undertone_tests::cotraining::{
+use undertone_tests::cotrain::{
     Session, Voter, World, begin, context, drive, opening, plan, rules, votes,
 };
 use undertone_tests::records::on_disk;

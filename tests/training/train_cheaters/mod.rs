@@ -8,19 +8,19 @@ use std::sync::{Arc, Mutex};
 use undertone::job::record::TOLD;
 use undertone::job::testing::PowerCut;
 use undertone::kdf::Seed;
+use undertone::label::{Labelling, phases};
 use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Abort, Aborted, Network, PartyId, Script, SessionId};
 use undertone::setup::group::{self, Secrecy};
 use undertone::setup::identity::{Credentials, Identity, Pins};
 use undertone::sum::fixed::Fixed;
 use undertone::sum::{self, KEYS, Rules, SHARES, Trust, UNMASK, UPLOAD};
-use undertone::training::{
+use undertone::train::{
     Client, Data, Job, MODEL, PseudoLabels, Report, Sampling, State, Step, UPDATE,
 };
-use undertone::xclp::{Labelling, phases};
 use undertone_tests::records::on_disk;
 use undertone_tests::tamper::{assert_cheated, assert_malformed, set_payload, tampering};
-use undertone_tests::training::{
+use undertone_tests::train::{
     CLASSES, FEATURES, PARAMETERS, Session, Small, World, client, cloud, context, data, drive, job,
     opening,
 };

@@ -21,7 +21,7 @@ use std::time::Instant;
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
 use tandem::states;
-use undertone::fedct::ballots::Layout;
+use undertone::cotrain::ballots::Layout;
 use undertone::garble::circuit::{Gate, Output};
 use undertone::garble::half::{self, Evaluator, Garbler};
 use undertone::garble::{Audience, Circuit};

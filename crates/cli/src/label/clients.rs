@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use undertone::data::classes;
 use undertone::data::parts::{ClassTable, Part, agree, width};
+use undertone::label::Params;
 use undertone::party::SessionId;
 use undertone::simulate::{Simulation, SimulationError, standardise};
-use undertone::xclp::Params;
 use undertone_lab::{Failure, Show, input, output, seed};
 
 use super::options::Label;

@@ -6,7 +6,7 @@ use clap::{ArgGroup, Args};
 use undertone::data::parts::columns;
 use undertone::data::{Classes, Kind};
 use undertone::hamming::Backend;
-use undertone::xclp::{Params, Rows, Variant};
+use undertone::label::{Params, Rows, Variant};
 use undertone_lab::keys::Keys;
 use undertone_lab::masks::Masks;
 use undertone_lab::noise;

@@ -3,8 +3,8 @@
 use serde::Serialize;
 use undertone::data::{Dataset, scale};
 use undertone::hamming::Backend;
+use undertone::label::{Params, rows_warning};
 use undertone::sum::Trust;
-use undertone::xclp::{Params, rows_warning};
 use undertone_lab::report::PhaseCost;
 use undertone_lab::{Show, noise};
 

@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use undertone::label::{Outcome, Params, Rows};
 use undertone::party::{Ledger, PartyId};
 use undertone::simulate::Run;
-use undertone::xclp::{Outcome, Params, Rows};
 use undertone_lab::output::{self, Output};
 use undertone_lab::report::{Spread, cost_table, phase_costs};
 use undertone_lab::{Failure, Show};

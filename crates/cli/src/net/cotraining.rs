@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
+use undertone::cotrain::{Labels, Public, Scaler};
 use undertone::data::Kind;
-use undertone::fedct::{Labels, Public, Scaler};
+use undertone::label::{Features, Rows};
 use undertone::node::Facts;
 use undertone::node::cotrain::{Cotrain, Job};
-use undertone::xclp::{Features, Rows};
 use undertone_lab::output::Output;
 use undertone_lab::{Failure, input};
 

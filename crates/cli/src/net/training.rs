@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 
 use undertone::data::Kind as Columns;
 use undertone::kdf::Seed;
+use undertone::label;
 use undertone::nets::{Kind, Net};
 use undertone::node::Facts;
 use undertone::node::train::{Job, Spec, Train};
-use undertone::training::{Model, Rows};
-use undertone::xclp;
+use undertone::train::{Model, Rows};
 use undertone_lab::output::Output;
 use undertone_lab::{Failure, input};
 
@@ -42,7 +42,7 @@ impl Test {
         let unusable = |why: String| Failure::in_file(path, why);
         let why = "a test compares every label";
         let (data, labels) = input::load_labelled(path, Columns::Features, None, why)?;
-        let xclp::Rows::Features(features) = &data.rows else {
+        let label::Rows::Features(features) = &data.rows else {
             return Err(unusable("features are needed, not codes".into()));
         };
         if features.dim() != job.training.features {

@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use undertone::cotrain::{Client, Data, Labels, Public};
 use undertone::data::Kind as Columns;
-use undertone::fedct::{Client, Data, Labels, Public};
 use undertone::job::Record;
 use undertone::kdf::{Seed, simulated};
+use undertone::label::{Features, Rows};
 use undertone::learners::{Classifier, Kind};
 use undertone::node::cotrain::Job;
 use undertone::party::{Network, PartyId, SessionId};
 use undertone::simulate::CotrainingSimulation;
-use undertone::xclp::{Features, Rows};
 
 use super::network::{LONG, Process, Trial};
 use super::*;

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 use tempfile::TempDir;
-use undertone::fedct::Public;
+use undertone::cotrain::Public;
 use undertone::node::label::Job;
 use undertone::node::sum::Sum;
 use undertone::node::{Roster, deadlines};

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use undertone::data::Kind;
 use undertone::fedgraph::{Inputs, Matrix};
 use undertone::kdf::{Seed, simulated};
+use undertone::label::Rows as Loaded;
 use undertone::nets::{Local, LocalSettings, unit_scale};
 use undertone::node::fedgraph::Job;
 use undertone::party::{PartyId, SessionId};
 use undertone::simulate::GraphSimulation;
-use undertone::training::Rows;
-use undertone::xclp::Rows as Loaded;
+use undertone::train::Rows;
 
 use super::network::{LONG, Process, Trial};
 use super::{assert_fails, data, json, undertone};

@@ -12,13 +12,13 @@ mod arguments;
 mod columns;
 mod costs;
 #[cfg(feature = "train")]
-mod cotraining;
+mod cotrain;
 mod credentials;
 mod deploy;
 #[cfg(target_os = "linux")]
 mod documents;
 #[cfg(feature = "train")]
-mod feature_graph;
+mod fedgraph;
 mod files;
 #[cfg(target_os = "linux")]
 mod interrupt;
@@ -31,7 +31,7 @@ mod pssl;
 mod record;
 mod rounds;
 #[cfg(feature = "train")]
-mod training;
+mod train;
 
 fn undertone(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_undertone"))

@@ -6,7 +6,7 @@ use undertone::arrays::Arrays;
 use undertone::data::arrays_to_npz;
 
 #[cfg(feature = "train")]
-use super::feature_graph;
+use super::fedgraph;
 use super::network::{LONG, Process, Trial};
 use super::{data, undertone};
 
@@ -170,22 +170,22 @@ fn rows_are_compared_with_other_clients_once() {
 #[cfg(feature = "train")]
 #[test]
 fn a_graph_network_is_trained_once_among_the_same_clients() {
-    let job = feature_graph::job("steps = 6\n");
-    let owners = Owners(feature_graph::trial(""), feature_graph::file);
+    let job = fedgraph::job("steps = 6\n");
+    let owners = Owners(fedgraph::trial(""), fedgraph::file);
     let terms = ["--application", "fedgraph", "--epochs", "400"];
     let more = [&terms[..], &["--show-embeddings", "--min-network", "3"]].concat();
     let all = [0, 1, 2, 3];
     all_done(&owners, &owners.run(&job, &all, "csv", &more));
     let forget = || {
         for client in all {
-            let _ = std::fs::remove_file(feature_graph::kept(&owners.0, client));
+            let _ = std::fs::remove_file(fedgraph::kept(&owners.0, client));
         }
     };
     forget();
     let ended = owners.run(&job, &all, "csv", &more);
     all_refuse(&owners, &ended, "a graph network over these rows was begun");
     forget();
-    feature_graph::without_the_last(&owners.0);
+    fedgraph::without_the_last(&owners.0);
     let ended = owners.run(&job, &all[..3], "csv", &more);
     all_refuse(&owners, &ended, "a graph network with other clients");
 }

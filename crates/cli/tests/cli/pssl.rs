@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use undertone::data::Kind;
 use undertone::kdf::Seed;
+use undertone::label::Rows;
 use undertone::node::pssl::Job;
 use undertone::pssl::{Data, quantise};
 use undertone::simulate::PairwiseSimulation;
-use undertone::xclp::Rows;
 
 use super::network::{LONG, Process, Trial};
 use super::{assert_fails, data, json, undertone};

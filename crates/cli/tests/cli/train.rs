@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use undertone::job::Record;
 use undertone::kdf::{Seed, simulated};
+use undertone::label::Rows;
 use undertone::nets::{Kind, Net};
 use undertone::node::train::Job;
 use undertone::party::{Network, PartyId, SessionId};
 use undertone::simulate::TrainingSimulation;
-use undertone::training::{Client, Data, Model};
-use undertone::xclp::Rows;
+use undertone::train::{Client, Data, Model};
 
 use super::network::{LONG, Process, Trial};
 use super::*;

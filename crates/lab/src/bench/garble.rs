@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use clap::Args;
 use serde::Serialize;
-use undertone::fedct::ballots::Layout;
+use undertone::cotrain::ballots::Layout;
 use undertone::garble::half::{self, Evaluator, Garbler};
 use undertone::garble::{Audience, Circuit};
 use undertone::kdf::Seed;

@@ -12,11 +12,11 @@ use rand::seq::SliceRandom;
 use serde::Serialize;
 use undertone::data::Kind;
 use undertone::kdf::Seed;
-use undertone::party::SessionId;
-use undertone::xclp::{
+use undertone::label::{
     Codes, Distances, Graph, Influence, InputError, LabelNoise, Labelling, Labels, Params, Rows,
     Variant, solo,
 };
+use undertone::party::SessionId;
 
 use crate::report::{Spread, table};
 use crate::split::{check_labelled, reveal};

@@ -12,12 +12,12 @@ use undertone::arrays::{Arrays, MAX_VALUES};
 use undertone::data::{self, Kind};
 use undertone::hamming::Backend;
 use undertone::job::Record;
+use undertone::label::{Labelling, Params, Rows};
 use undertone::node::status::JobReport;
 use undertone::party::Network as Memory;
 use undertone::rounds::{Client, Contribution, Job, Round, Source};
 use undertone::simulate::{RoundSimulation, Simulation};
 use undertone::sum::Trust;
-use undertone::xclp::{Labelling, Params, Rows};
 
 use super::link::{self, Link};
 use super::median;

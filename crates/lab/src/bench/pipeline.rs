@@ -8,8 +8,8 @@ use serde::Serialize;
 use undertone::hamming::tiles::{self, Discard, Pairs};
 use undertone::kdf::Seed;
 use undertone::kernel::{Cpu, hamming};
-use undertone::xclp::influence::Method;
-use undertone::xclp::{Codes, Distances, Graph, Influence, Labelling, Params, solo};
+use undertone::label::influence::Method;
+use undertone::label::{Codes, Distances, Graph, Influence, Labelling, Params, solo};
 
 use super::{median, threads};
 use crate::clouds::{self, CLASSES};
@@ -160,7 +160,7 @@ impl Pipeline {
                 method = name(influence.method());
                 solo::scores(&influence, &labelling, params.variant)
             });
-            let labels = undertone::xclp::Labels::decide(&labelling, &scores);
+            let labels = undertone::label::Labels::decide(&labelling, &scores);
             let hidden = labelling.unlabelled();
             right = hidden
                 .filter(|row| labels.classes()[*row] == Some(truth[*row]))

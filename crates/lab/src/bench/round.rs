@@ -10,12 +10,12 @@ use undertone::hamming::Backend;
 use undertone::job::Record;
 use undertone::kdf::Seed;
 use undertone::kernel::Prg;
+use undertone::label::{Codes, Features, Labelling, Params, solo};
 use undertone::party::{Ledger, Network};
 use undertone::simulate::TrainingSimulation;
-use undertone::training::{
+use undertone::train::{
     Client, Data, Embeddings, Examples, Job, Model, ModelError, Report, Rows, Schedule, Target,
 };
-use undertone::xclp::{Codes, Features, Labelling, Params, solo};
 
 use super::{median, memory, threads};
 use crate::clouds::{CLASSES, clouds};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use serde::Serialize;
-use undertone::fedct::{
+use undertone::cotrain::{
     Client, Consensus, Data, Job, Labels, Learner, LearnerError, Public, Report, Rows, VOTES, Votes,
 };
 use undertone::garble::GARBLING;

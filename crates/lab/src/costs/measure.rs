@@ -7,10 +7,10 @@ use std::time::Instant;
 use serde::{Serialize, Serializer};
 use undertone::hamming::{Backend, Phe};
 use undertone::kdf::Seed;
+use undertone::label::{Labelling, Params, Rows, phases};
 use undertone::party::{Cost, Ledger, Network, PartyId};
 use undertone::simulate::Simulation;
 use undertone::sum::Suite;
-use undertone::xclp::{Labelling, Params, Rows, phases};
 
 use super::Link;
 use super::repeat::Repetition;

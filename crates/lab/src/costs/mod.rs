@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use clap::Args;
 use serde::Serialize;
-use undertone::fedct::Consensus;
+use undertone::cotrain::Consensus;
 use undertone::hamming::Backend;
 use undertone::paillier;
 use undertone::sum::Suite;

@@ -6,11 +6,11 @@ use chacha20::ChaCha20Rng;
 use chacha20::rand_core::SeedableRng;
 use rand::RngExt;
 use rand::seq::SliceRandom;
+use undertone::cotrain::{Data, Public, Rows};
 use undertone::data::Dataset;
-use undertone::fedct::{Data, Public, Rows};
 use undertone::kdf::Seed;
+use undertone::label::Rows as Loaded;
 use undertone::party::SessionId;
-use undertone::xclp::Rows as Loaded;
 
 use super::options::Cotrain;
 use crate::{Failure, split};

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use undertone::fedct::{Consensus, Job, Noise, Votes};
+use undertone::cotrain::{Consensus, Job, Noise, Votes};
 use undertone::learners::{Kind, TREES};
 
 use super::deal::Table;

@@ -1,7 +1,7 @@
 //! One run: clients on their own, co-trained, and one learner on all private rows.
 
 use indicatif::ProgressBar;
-use undertone::fedct::{Client, Data, Labels, Learner, Report, VOTES};
+use undertone::cotrain::{Client, Data, Labels, Learner, Report, VOTES};
 use undertone::garble::GARBLING;
 use undertone::job::Record;
 use undertone::kdf::Seed;

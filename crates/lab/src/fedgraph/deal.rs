@@ -5,9 +5,9 @@ use chacha20::rand_core::SeedableRng;
 use rand::seq::SliceRandom;
 use undertone::data::Dataset;
 use undertone::kdf::Seed;
+use undertone::label::Rows as Loaded;
 use undertone::nets::unit_scale;
 use undertone::party::SessionId;
-use undertone::xclp::Rows as Loaded;
 
 use super::options::FedGraph;
 use crate::Failure;

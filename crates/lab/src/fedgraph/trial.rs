@@ -8,7 +8,7 @@ use undertone::kdf::Seed;
 use undertone::nets::{Depth, Local};
 use undertone::party::{Ledger, PartyId, SessionId};
 use undertone::simulate::{GraphSimulation, SimulationError};
-use undertone::training::Rows;
+use undertone::train::Rows;
 
 use super::deal::{Dealt, Table};
 use super::options::FedGraph;

@@ -7,9 +7,9 @@ use chacha20::rand_core::SeedableRng;
 use rand::seq::SliceRandom;
 use undertone::data::Dataset;
 use undertone::kdf::Seed;
+use undertone::label::Rows as Loaded;
 use undertone::party::SessionId;
 use undertone::pssl::Data;
-use undertone::xclp::Rows as Loaded;
 
 use super::options::Pssl;
 use crate::{Failure, split};

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use undertone::training::PseudoLabels;
-use undertone::xclp::Variant;
+use undertone::label::Variant;
+use undertone::train::PseudoLabels;
 
 /// The `α` of label propagation as published.
 const PAPER_ALPHA: f64 = 0.99;

@@ -7,10 +7,10 @@ use rand::RngExt;
 use rand::seq::SliceRandom;
 use undertone::data::Dataset;
 use undertone::kdf::Seed;
+use undertone::label::{LabelNoise, Labelling, Rows as Loaded};
 use undertone::nets::{Kind, Net};
 use undertone::party::SessionId;
-use undertone::training::{Data, Model, Rows};
-use undertone::xclp::{LabelNoise, Labelling, Rows as Loaded};
+use undertone::train::{Data, Model, Rows};
 
 use super::options::{Shape, Train};
 use crate::{Failure, split};

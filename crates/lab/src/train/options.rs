@@ -5,8 +5,8 @@ use std::str::FromStr;
 
 use clap::Args;
 use undertone::hamming::Backend;
-use undertone::training::{Job, Sampling};
-use undertone::xclp::Params;
+use undertone::label::Params;
+use undertone::train::{Job, Sampling};
 
 use super::arm::Arm;
 use super::deal::Table;

@@ -3,10 +3,10 @@
 use indicatif::ProgressBar;
 use undertone::job::Record;
 use undertone::kdf::Seed;
+use undertone::label::phases;
 use undertone::party::{Network, Phase, SessionId};
 use undertone::simulate::TrainingSimulation;
-use undertone::training::{Client, Data, Job, MODEL, Model, Report, Step, UPDATE};
-use undertone::xclp::phases;
+use undertone::train::{Client, Data, Job, MODEL, Model, Report, Step, UPDATE};
 
 use super::arm::Arm;
 use super::deal::Table;

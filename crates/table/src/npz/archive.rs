@@ -4,7 +4,7 @@ use std::io::Write;
 
 use npyz::half::f16;
 use npyz::{AutoSerialize, WriterBuilder};
-use undertone_xclp::{Features, Labelling};
+use undertone_label::{Features, Labelling};
 use zip::CompressionMethod;
 use zip::write::{SimpleFileOptions, ZipWriter};
 

@@ -5,7 +5,7 @@ use std::io::Read;
 use npyz::half::f16;
 use npyz::{Deserialize, NpyFile, NpyHeader, Order};
 use undertone_kernel::BitMatrix;
-use undertone_xclp::Codes;
+use undertone_label::Codes;
 
 use crate::DataError;
 

@@ -8,8 +8,8 @@ use std::io::{Read, Seek, Write};
 
 use npyz::{DType, NpyHeader};
 use undertone_hamming::MAX_BITS;
-use undertone_xclp::Rows;
-use undertone_xclp::input::{InputError, check_names};
+use undertone_label::Rows;
+use undertone_label::input::{InputError, check_names};
 use zip::ZipArchive;
 use zip::result::ZipError;
 

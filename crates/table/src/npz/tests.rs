@@ -2,7 +2,7 @@
 
 use std::io::{Cursor, Write};
 
-use undertone_xclp::{Features, Labelling};
+use undertone_label::{Features, Labelling};
 use zip::write::{SimpleFileOptions, ZipWriter};
 
 use super::*;

@@ -8,7 +8,7 @@ use std::io::{Read, Write};
 use std::rc::Rc;
 
 use csv::StringRecord;
-use undertone_xclp::{Features, InputError, Labelling, Rows};
+use undertone_label::{Features, InputError, Labelling, Rows};
 
 use super::{DataError, Dataset, Kind, Origin, labels};
 use shape::First;

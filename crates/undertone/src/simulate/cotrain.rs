@@ -1,6 +1,6 @@
 //! A co-training job with all parties in one process.
 
-use undertone_fedct::{CONSENSUS, Client, Job, Place, Report, Server, State, Step};
+use undertone_cotrain::{CONSENSUS, Client, Job, Place, Report, Server, State, Step};
 use undertone_kdf::Seed;
 use undertone_party::{Abort, Aborted, Ledger, Network, PartyId, SessionId};
 use undertone_setup::identity::Credentials;

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use undertone_job::record::Record;
 use undertone_kdf::Seed;
-use undertone_party::{Abort, Aborted, Ledger, Network, PartyId, Phase};
-use undertone_sum::Trust;
-use undertone_xclp::{
+use undertone_label::{
     Input, LabelNoise, Labelling, Outcome, Params, Report, Rows, Together, client, server,
 };
+use undertone_party::{Abort, Aborted, Ledger, Network, PartyId, Phase};
+use undertone_sum::Trust;
 
 use super::{SimulationError, credentials, drive, party_seed, session};
 
@@ -37,7 +37,7 @@ pub struct Run {
 impl Simulation {
     /// Runs all parties over a network that delivers frames in order. Calls `observer` with a party
     /// and its phase after every slice of work. Clients [hash their rows
-    /// together](undertone_xclp::Together): the first to need codes spends the time for all.
+    /// together](undertone_label::Together): the first to need codes spends the time for all.
     ///
     /// # Errors
     /// The first [`Aborted`] by its own fault, or [`Stalled`](undertone_party::Stalled).
@@ -58,7 +58,7 @@ impl Simulation {
         }
     }
 
-    /// Like [`run`](Self::run), with [noise](undertone_xclp::label_noise) on each client's labels.
+    /// Like [`run`](Self::run), with [noise](undertone_label::label_noise) on each client's labels.
     /// In its own result each client keeps its labels without noise. The noise follows from the
     /// seed of the simulation. Outside of simulations each client has a secret seed of its own.
     ///
@@ -79,7 +79,7 @@ impl Simulation {
                 .and_then(|noise| noise.apply(rows, labelling))
                 .map_err(|error| Aborted {
                     party: id,
-                    phase: undertone_xclp::phases::SETUP,
+                    phase: undertone_label::phases::SETUP,
                     cause: error.into(),
                 })?;
             own.push(std::mem::replace(labelling, noisy));
@@ -116,7 +116,7 @@ impl Simulation {
         let ids: Vec<PartyId> = (0..clients.len()).map(PartyId::client).collect();
         let setup = |party, cause| Aborted {
             party,
-            phase: undertone_xclp::phases::SETUP,
+            phase: undertone_label::phases::SETUP,
             cause,
         };
         let for_server = party_seed(&seed, session, PartyId::SERVER);

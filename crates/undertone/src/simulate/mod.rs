@@ -1,38 +1,38 @@
 //! All parties of a run in one process, exchanging the real messages.
 
-mod cotraining;
+mod cotrain;
 mod distances;
 mod duplex;
+mod fedgraph;
 pub mod garble;
-mod graph;
 mod label;
-mod pairwise;
+mod pssl;
 mod rounds;
 mod scaling;
 mod sum;
-mod training;
+mod train;
 pub mod transfers;
 
 use undertone_kdf::Seed;
+use undertone_label::InputError;
 use undertone_party::{
     Abort, Aborted, Endpoint, Ledger, Limits, Network, Node, Party, PartyId, SessionId, Stalled,
 };
 use undertone_setup::identity::{Credentials, Identity, NotAKey, Pins};
-use undertone_xclp::InputError;
 
 use undertone_kdf::simulated::party as party_seed;
 pub(crate) use undertone_kdf::simulated::session;
 
-pub use cotraining::{CotrainingRun, CotrainingSimulation};
+pub use cotrain::{CotrainingRun, CotrainingSimulation};
 pub use distances::{DistanceRun, DistanceSimulation};
+pub use fedgraph::{GraphRun, GraphSimulation};
 pub use garble::GarbleSimulation;
-pub use graph::{GraphRun, GraphSimulation};
 pub use label::{Run, Simulation};
-pub use pairwise::{PairwiseRun, PairwiseSimulation};
+pub use pssl::{PairwiseRun, PairwiseSimulation};
 pub use rounds::{RoundRun, RoundSimulation};
 pub use scaling::{ScalingRun, ScalingSimulation, standardise};
 pub use sum::{SumRun, SumSimulation};
-pub use training::{TrainingRun, TrainingSimulation};
+pub use train::{TrainingRun, TrainingSimulation};
 pub use transfers::TransferSimulation;
 
 /// Why there is no result.

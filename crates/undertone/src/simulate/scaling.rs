@@ -2,10 +2,10 @@
 
 use undertone_job::record::Record;
 use undertone_kdf::Seed;
+use undertone_label::scaling::{self, Input, Scale};
+use undertone_label::{Features, Labelling, Params, Rows, phases};
 use undertone_party::{Abort, Aborted, Ledger, Network, PartyId};
 use undertone_sum::Trust;
-use undertone_xclp::scaling::{self, Input, Scale};
-use undertone_xclp::{Features, Labelling, Params, Rows, phases};
 
 use super::{SimulationError, credentials, drive, party_seed, session};
 

@@ -5,7 +5,7 @@ use undertone_kernel::Prg;
 use undertone_party::{Abort, Aborted, Ledger, Network, PartyId, SessionId};
 use undertone_setup::identity::Credentials;
 use undertone_sum::Trust;
-use undertone_training::{Client, Job, MODEL, Place, Report, Server, State, Step};
+use undertone_train::{Client, Job, MODEL, Place, Report, Server, State, Step};
 
 use super::{SimulationError, credentials, drive, party_seed, session};
 

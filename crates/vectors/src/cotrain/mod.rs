@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use undertone::fedct::{
+use undertone::cotrain::{
     Client, Consensus, Data, Job, Labels, Learner, LearnerError, Noise, Public, Report, Rows, Votes,
 };
 use undertone::job::Record;

@@ -2,8 +2,8 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use undertone::fedct::ballots::write_labels;
-use undertone::fedct::{Consensus, Job, Noise};
+use undertone::cotrain::ballots::write_labels;
+use undertone::cotrain::{Consensus, Job, Noise};
 use undertone::garble::index_bits;
 use undertone::kdf::Seed;
 

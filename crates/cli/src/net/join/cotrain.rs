@@ -5,15 +5,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::Args;
 use serde::Serialize;
+use undertone::cotrain::{Data, Labels, Rows, Scaler, Step, Votes};
 use undertone::data;
 use undertone::data::parts::check_names;
-use undertone::fedct::{Data, Labels, Rows, Scaler, Step, Votes};
 use undertone::job::Record;
+use undertone::label::{Features, Rows as Loaded};
 use undertone::learners::{Classifier, Kind, TREES};
 use undertone::node::client::Config;
 use undertone::node::cotrain::{Cotrainee, Job, Made, Terms};
 use undertone::party::{PartyId, SessionId};
-use undertone::xclp::{Features, Rows as Loaded};
 
 use super::super::cotraining::{features, public, write_labels};
 use super::super::credentials::Warnings;

@@ -8,12 +8,12 @@ use undertone::data::Kind;
 use undertone::fedgraph::{Cut, Inputs, Matrix};
 use undertone::job::Record;
 use undertone::kdf::Seed;
+use undertone::label::Rows as Loaded;
 use undertone::nets::{Local, LocalSettings, unit_scale};
 use undertone::node::client::Config;
 use undertone::node::fedgraph::{Job, Member, Terms, Train};
 use undertone::party::{PartyId, SessionId};
-use undertone::training::Rows;
-use undertone::xclp::Rows as Loaded;
+use undertone::train::Rows;
 
 use super::super::credentials::Warnings;
 use super::super::randomness;
@@ -122,7 +122,7 @@ impl Own {
             values,
             dim: self.dim,
         };
-        let text = |error: undertone::training::ModelError| error.0;
+        let text = |error: undertone::train::ModelError| error.0;
         let local = Local::fit(rows(&known), &labels, settings, seed).map_err(text)?;
         let matrix = |count: usize, columns: usize, values: Vec<f32>| {
             let values = values.into_iter().map(f64::from).collect();

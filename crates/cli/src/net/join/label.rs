@@ -8,9 +8,9 @@ use undertone::data::parts::{ClassTable, Part};
 use undertone::data::{Classes, Kind, scale};
 use undertone::hamming::Backend;
 use undertone::job::Record;
+use undertone::label::{LabelNoise, Labelling, Rows};
 use undertone::node::client::Config;
 use undertone::node::label::{Owner, PeerRows, Terms};
-use undertone::xclp::{LabelNoise, Labelling, Rows};
 
 use super::super::credentials::{Warnings, label_secret};
 use super::Join;

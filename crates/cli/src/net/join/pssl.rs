@@ -3,10 +3,10 @@
 use clap::Args;
 use serde::Serialize;
 use undertone::data::Kind;
+use undertone::label::Rows;
 use undertone::node::client::Config;
 use undertone::node::pssl::{Job, Member, Terms};
 use undertone::pssl::{Data, Reveal, quantise};
-use undertone::xclp::Rows;
 
 use super::super::credentials::Warnings;
 use super::Join;

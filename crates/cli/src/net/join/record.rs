@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use undertone::job::record::{Record, Volatile, default_folder};
+use undertone::label::Rows;
 use undertone::node::client::Config;
-use undertone::xclp::Rows;
 
 use super::super::record::Accept;
 use undertone_lab::Failure;

@@ -6,10 +6,10 @@ use clap::Args;
 use serde::Serialize;
 use undertone::data::Kind;
 use undertone::kdf::Seed;
+use undertone::label::{LabelNoise, Labelling, Rows};
 use undertone::node::client::Config;
 use undertone::node::train::{Job, Made, Terms, Trainee};
-use undertone::training::{Data, Model, Step};
-use undertone::xclp::{LabelNoise, Labelling, Rows};
+use undertone::train::{Data, Model, Step};
 
 use super::super::credentials::Warnings;
 use super::super::training::{kind, net};
@@ -186,7 +186,7 @@ pub(super) fn run(
 #[cfg(test)]
 mod tests {
     use undertone::kdf::Seed;
-    use undertone::xclp::Features;
+    use undertone::label::Features;
 
     use super::*;
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use undertone_fedct::{Client, Data, Learner, Place, Public, Step, Votes};
+use undertone_cotrain::{Client, Data, Learner, Place, Public, Step, Votes};
 use undertone_job::record::Record;
 use undertone_node::{Application, Decline, Facts, Next, Participant, Seat, Unwilling};
 use undertone_party::Party;

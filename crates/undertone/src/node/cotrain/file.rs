@@ -1,7 +1,7 @@
 //! Job files of the application `cotrain`.
 
 use serde::{Deserialize, Serialize};
-use undertone_fedct::{self as fedct, Consensus, Noise, Public, Votes};
+use undertone_cotrain::{self as cotrain, Consensus, Noise, Public, Votes};
 use undertone_node::roster::{hex, unhex};
 use undertone_node::{Facts, JobError, deadlines};
 use undertone_sum::{Suite, Trust};
@@ -12,7 +12,7 @@ use crate::node::label::trust;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Job {
     /// The parameters.
-    pub cotraining: fedct::Job,
+    pub cotraining: cotrain::Job,
 }
 
 /// The fields of a job file and of an offer.
@@ -35,9 +35,9 @@ struct File {
 
 impl Default for File {
     fn default() -> Self {
-        let job = fedct::Job {
+        let job = cotrain::Job {
             standardise: true,
-            ..fedct::Job::new(0, 0, 0, [0; 32])
+            ..cotrain::Job::new(0, 0, 0, [0; 32])
         };
         Self {
             rows: None,
@@ -50,7 +50,7 @@ impl Default for File {
 }
 
 impl File {
-    fn of(cotraining: &fedct::Job) -> Self {
+    fn of(cotraining: &cotrain::Job) -> Self {
         Self {
             classes: cotraining.classes,
             rows: Some(cotraining.rows),
@@ -99,7 +99,7 @@ impl File {
                 (public.rows().len(), public.rows().dim, public.digest())
             }
         };
-        let cotraining = fedct::Job {
+        let cotraining = cotrain::Job {
             standardise: self.standardise,
             consensus: self
                 .consensus
@@ -121,7 +121,7 @@ impl File {
                 Trust::SemiHonest
             },
             suite: self.suite.parse::<Suite>().map_err(JobError::new)?,
-            ..fedct::Job::new(rows, features, self.classes, digest)
+            ..cotrain::Job::new(rows, features, self.classes, digest)
         };
         cotraining.check().map_err(JobError)?;
         Ok(Job { cotraining })

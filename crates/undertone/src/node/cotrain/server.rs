@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use undertone_fedct::{Exchange, Labels, PHASES, Report, Server, State};
+use undertone_cotrain::{Exchange, Labels, PHASES, Report, Server, State};
 use undertone_node::checkpoint::CheckpointError;
 use undertone_node::{Application, Checkpoint, Facts, Next, Seat};
 use undertone_party::{Abort, Aborted, Party, PartyId, Phase};

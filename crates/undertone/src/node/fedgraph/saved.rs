@@ -140,7 +140,7 @@ mod tests {
 
     use undertone_fedgraph::Cut;
     use undertone_party::PartyId;
-    use undertone_tests::feature_graph::{inputs, job};
+    use undertone_tests::fedgraph::{inputs, job};
 
     use super::*;
     use crate::simulate::GraphSimulation;

@@ -10,7 +10,7 @@ use undertone_kdf::Seed;
 use undertone_node::Participant;
 use undertone_node::client::{JoinError, join};
 use undertone_node::status::JobReport;
-use undertone_tests::feature_graph::{inputs, job};
+use undertone_tests::fedgraph::{inputs, job};
 use undertone_tests::network::{LONG, World};
 
 use super::saved::Saved;

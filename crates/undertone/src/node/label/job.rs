@@ -3,10 +3,10 @@
 use serde::{Deserialize, Serialize};
 use undertone_hamming::{Backend, Phe};
 use undertone_job::Fields;
+use undertone_label::input::{MAX_CLASSES, check_foreign_names};
+use undertone_label::{Params, Variant};
 use undertone_node::{Facts, JobError, deadlines};
 use undertone_sum::{Suite, Trust};
-use undertone_xclp::input::{MAX_CLASSES, check_foreign_names};
-use undertone_xclp::{Params, Variant};
 
 /// The parameters of a job.
 #[derive(Debug, Clone, PartialEq, Default)]

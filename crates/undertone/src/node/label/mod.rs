@@ -1,5 +1,5 @@
 //! The application `label`: label propagation over the rows of all clients, by
-//! [`xclp`](undertone_xclp).
+//! [`xclp`](undertone_label).
 //!
 //! A job is one session, or two if it standardises features. Its file, `job.toml`, may say:
 //!
@@ -57,7 +57,7 @@
 //! use undertone::node::label::{Terms, join};
 //! use undertone::node::{Roster, client::Config};
 //! use undertone::setup::identity::Identity;
-//! use undertone::xclp::{Features, Labelling, Rows};
+//! use undertone::label::{Features, Labelling, Rows};
 //!
 //! # type Failure = Box<dyn std::error::Error>;
 //! # async fn take_part(rows: Features, labels: Labelling) -> Result<(), Failure> {
@@ -76,7 +76,7 @@
 //! # }
 //! ```
 //!
-//! A client that puts [noise](undertone_xclp::label_noise) on its labels keeps a seed for it:
+//! A client that puts [noise](undertone_label::label_noise) on its labels keeps a seed for it:
 //!
 //! ```no_run
 //! use std::path::Path;
@@ -85,7 +85,7 @@
 //! use undertone::kdf::Seed;
 //! use undertone::node::client::{self, Config};
 //! use undertone::node::label::{Owner, Terms};
-//! use undertone::xclp::{Features, LabelNoise, Labelling, Rows};
+//! use undertone::label::{Features, LabelNoise, Labelling, Rows};
 //!
 //! # type Failure = Box<dyn std::error::Error>;
 //! # async fn take_part(config: Config, rows: Features, labels: Labelling) -> Result<(), Failure> {
@@ -110,8 +110,8 @@ mod terms;
 use std::future::Future;
 
 use undertone_job::Record;
+use undertone_label::{Labelling, Outcome, Rows};
 use undertone_node::client::{self, JoinError, Joined};
-use undertone_xclp::{Labelling, Outcome, Rows};
 
 pub use job::Job;
 pub use owner::{Gained, Owner};

@@ -1,11 +1,13 @@
 //! The client's half of the application.
 
 use undertone_job::record::{self, Record};
+use undertone_label::{
+    self as label, LabelNoise, Labelling, Outcome, Rows, Scale, phases, scaling,
+};
 use undertone_node::{Application, Decline, Facts, Next, Participant, Seat, Unwilling};
 use undertone_party::{Abort, Party, PartyId, Script};
 use undertone_setup::identity::Credentials;
 use undertone_table::labels::renumber;
-use undertone_xclp::{self as xclp, LabelNoise, Labelling, Outcome, Rows, Scale, phases, scaling};
 
 use super::{Job, Label, PeerRows, Terms};
 
@@ -251,12 +253,12 @@ impl Participant for Owner {
             }
             (rows, false, _) => rows.clone(),
         };
-        let input = xclp::Input {
+        let input = label::Input {
             credentials,
             max_peer_rows,
-            ..xclp::Input::new(rows, self.brought()?, self.record.clone())
+            ..label::Input::new(rows, self.brought()?, self.record.clone())
         };
-        let client = xclp::client(seat.me, seat.id, job.agreed(), input, seat.seed)?;
+        let client = label::client(seat.me, seat.id, job.agreed(), input, seat.seed)?;
         Ok(Script::new(phases::SETUP, |io| async move {
             Ok(Gained::Outcome(io.run(client).await?))
         }))
@@ -285,7 +287,7 @@ mod tests {
 
     fn owner(epsilon: Option<f64>) -> Owner {
         let rows = (0..60).map(|row| f64::from(row) + 1.0).collect();
-        let rows = Rows::Features(xclp::Features::new(1, rows).unwrap());
+        let rows = Rows::Features(label::Features::new(1, rows).unwrap());
         let labels = (0..60u16).map(|row| (row % 3).checked_sub(1));
         let labelling = Labelling::new(2, labels.collect()).unwrap();
         let owner = Owner::new(rows, labelling, Terms::default(), Record::simulated())
@@ -307,8 +309,8 @@ mod tests {
         assert_eq!(brought, noisy.brought().unwrap());
         assert!(brought.labelled().eq(noisy.labelling.labelled()));
         assert_eq!(owner(None).brought().unwrap(), noisy.labelling);
-        let scores = xclp::Scores::new(2, vec![1.0; 40]);
-        let labels = xclp::Labels::decide(&brought, &scores);
+        let scores = label::Scores::new(2, vec![1.0; 40]);
+        let labels = label::Labels::decide(&brought, &scores);
         noisy.ended(Gained::Outcome(Outcome {
             labels,
             scores,
@@ -322,7 +324,7 @@ mod tests {
 
     fn named(labels: &[u16], names: &[&str]) -> Owner {
         let rows = (0..labels.len()).map(|row| row as f64 + 1.0).collect();
-        let rows = Rows::Features(xclp::Features::new(1, rows).unwrap());
+        let rows = Rows::Features(label::Features::new(1, rows).unwrap());
         let labels = labels.iter().copied().map(Some).collect();
         let labelling = Labelling::new(names.len(), labels).unwrap();
         let names = names.iter().map(|name| (*name).to_owned()).collect();
@@ -366,7 +368,7 @@ mod tests {
             session,
             peers: None,
         };
-        let rows = xclp::Features::new(1, vec![3.5, 4e19]).unwrap();
+        let rows = label::Features::new(1, vec![3.5, 4e19]).unwrap();
         let labelling = Labelling::new(2, vec![Some(0), None]).unwrap();
         let mut owner = Owner::new(
             Rows::Features(rows),
@@ -382,7 +384,7 @@ mod tests {
             "{large}"
         );
         // A row that is the mean.
-        let alone = xclp::Features::new(1, vec![3.5, 3.5]).unwrap();
+        let alone = label::Features::new(1, vec![3.5, 3.5]).unwrap();
         owner.scale = Some(Scale::of(&alone).unwrap());
         let mean = told(owner.client(seat(1), None).err().unwrap());
         assert!(
@@ -436,7 +438,7 @@ mod tests {
     #[test]
     fn codes_have_no_features_to_count() {
         let bits = undertone_kernel::BitMatrix::zero(60, 4096);
-        let rows = Rows::Codes(xclp::Codes::from_bits(bits));
+        let rows = Rows::Codes(label::Codes::from_bits(bits));
         let labelling = Labelling::new(2, vec![None; 60]).unwrap();
         let terms = |max_peer_rows| Terms {
             max_peer_rows,

@@ -1,9 +1,9 @@
 //! The server's half of the application.
 
+use undertone_label::{self as label, Report, phases, scaling};
 use undertone_node::{Application, Facts, Next, Seat};
 use undertone_party::{Abort, Aborted, Party, PartyId, Phase, Script};
 use undertone_sum::{Trust, Wiring};
-use undertone_xclp::{self as xclp, Report, phases, scaling};
 
 use super::Job;
 
@@ -97,7 +97,7 @@ impl Application for Label {
                 Ok(Ended::Scaled(io.run(server).await?))
             }))
         } else {
-            let server = xclp::server(seat.id, params, clients, seat.seed)?;
+            let server = label::server(seat.id, params, clients, seat.seed)?;
             Ok(Script::new(phases::SETUP, |io| async move {
                 Ok(Ended::Labelled(io.run(server).await?))
             }))

@@ -3,11 +3,11 @@
 use std::fmt;
 
 use undertone_job::record::Record;
+use undertone_label::Params;
 use undertone_node::{Application, Decline, Facts, Next, Participant, Seat, Unwilling};
 use undertone_party::Party;
 use undertone_setup::identity::Credentials;
-use undertone_training::{Client, Data, Model, Place, PseudoLabels, Sampling, Step};
-use undertone_xclp::Params;
+use undertone_train::{Client, Data, Model, Place, PseudoLabels, Sampling, Step};
 
 use super::{Job, Train, warn_once};
 use crate::node::held::Held;
@@ -32,7 +32,7 @@ impl Default for Terms {
     fn default() -> Self {
         Self {
             label: label::Terms::default(),
-            groups: Some(undertone_training::job::MIN_GROUP),
+            groups: Some(undertone_train::job::MIN_GROUP),
             max_rounds: 1000,
             max_epochs: 100,
         }

@@ -2,10 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 use undertone_hamming::{Backend, Phe};
+use undertone_label::{Params, Variant};
 use undertone_node::{Facts, JobError, deadlines};
 use undertone_sum::{Suite, Trust};
-use undertone_training::{self as training, PseudoLabels, Sampling};
-use undertone_xclp::{Params, Variant};
+use undertone_train::{self as train, PseudoLabels, Sampling};
 
 use crate::node::label::trust;
 
@@ -13,7 +13,7 @@ use crate::node::label::trust;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Job {
     /// The parameters.
-    pub training: training::Job,
+    pub training: train::Job,
 }
 
 /// The model of a job, by name.
@@ -63,11 +63,11 @@ struct File {
 
 impl Default for File {
     fn default() -> Self {
-        let job = training::Job {
+        let job = train::Job {
             model: Some("mlp".into()),
             features: 0,
             classes: 0,
-            ..training::Job::default()
+            ..train::Job::default()
         };
         Self {
             parameters: None,
@@ -79,11 +79,11 @@ impl Default for File {
 }
 
 impl File {
-    fn of(training: &training::Job) -> Self {
+    fn of(training: &train::Job) -> Self {
         let params = &training.propagation;
         let (groups, free_sampling) = match training.sampling {
             Sampling::Groups(least) => (least, false),
-            Sampling::Free => (training::job::MIN_GROUP, true),
+            Sampling::Free => (train::job::MIN_GROUP, true),
         };
         Self {
             model: training.model.clone().unwrap_or_default(),
@@ -149,7 +149,7 @@ impl File {
             suite: self.suite.parse::<Suite>().map_err(JobError::new)?,
             job: None,
         };
-        let training = training::Job {
+        let training = train::Job {
             model: Some(self.model.clone()),
             mean_teacher: self.mean_teacher,
             scale: self.scale,

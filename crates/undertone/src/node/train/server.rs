@@ -8,7 +8,7 @@ use undertone_kdf::Seed;
 use undertone_node::checkpoint::CheckpointError;
 use undertone_node::{Application, Checkpoint, Facts, Next, Seat};
 use undertone_party::{Abort, Aborted, Party, PartyId, Phase};
-use undertone_training::{PHASES, Report, Server, State};
+use undertone_train::{PHASES, Report, Server, State};
 
 use super::{Job, warn_once};
 
