@@ -6,7 +6,8 @@
 | before | after |
 |---|---|
 | crates `xclp`, `training`, `fedct` | `label`, `train`, `cotrain` |
-| modules `cotraining`, `training`, `pairwise`, `feature_graph` | `cotrain`, `train`, `pssl`, `fedgraph` |
+| modules `cotraining`, `training` | `cotrain`, `train` |
+| modules `pairwise`, `feature_graph` | `pssl`, `fedgraph` |
 
 Strings that are hashed, names of vectors, check ids and pages of the specification stay.
 """

@@ -60,9 +60,9 @@ pub const UPDATE: Phase = Phase {
 
 /// The phases of a session, in order. Label propagation and updates have a sum each.
 pub const PHASES: [Phase; 13] = {
-    let xclp = undertone_label::phases::ALL;
+    let label = undertone_label::phases::ALL;
     [
-        MODEL, xclp[0], xclp[1], xclp[2], xclp[3], xclp[4], xclp[5], xclp[6], xclp[7], xclp[8],
-        xclp[9], xclp[10], UPDATE,
+        MODEL, label[0], label[1], label[2], label[3], label[4], label[5], label[6], label[7],
+        label[8], label[9], label[10], UPDATE,
     ]
 };

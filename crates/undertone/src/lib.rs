@@ -27,7 +27,7 @@
 //! # What it does
 //!
 //! - [Secure sums](mod@sum) and weighted means of vectors, with clients that drop out.
-//! - [Cross-client label propagation](xclp): labels for the rows of many owners (XCLP, arXiv
+//! - [Cross-client label propagation](label): labels for the rows of many owners (XCLP, arXiv
 //!   2210.06434).
 //! - [Hamming distances](hamming) between all rows of all clients, by six backends that differ in
 //!   who learns what.
@@ -36,7 +36,7 @@
 //!   learns no distance (PSSL).
 //! - [A graph network over clients](fedgraph) with different features of the same rows (FedGraph,
 //!   arXiv 2404.09443).
-//! - [Co-training](fedct) by votes on public rows, of which nobody sees more than the winners
+//! - [Co-training](cotrain) by votes on public rows, of which nobody sees more than the winners
 //!   (FedCT, arXiv 2310.05696).
 //! - [Oblivious transfer](ot), [garbled circuits](garble) and [Paillier](paillier) on their own.
 //! - Parties without I/O: the same code runs [in one process](simulate), in your event loop, or
@@ -76,10 +76,10 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`xclp`] | label propagation: client and server as parties |
-//! | [`training`] | federated averaging with propagated labels |
+//! | [`label`] | label propagation: client and server as parties |
+//! | [`train`] | federated averaging with propagated labels |
 //! | `nets` | models for it: feature `train` |
-//! | [`fedct`] | co-training by votes on public rows |
+//! | [`cotrain`] | co-training by votes on public rows |
 //! | `learners` | learners for it: feature `train` |
 //! | [`fedgraph`] | a graph network over clients with different features of the same rows |
 //! | [`pssl`] | edges between pairs of clients, and propagation over them |

@@ -1,5 +1,5 @@
 //! The application `label`: label propagation over the rows of all clients, by
-//! [`xclp`](undertone_label).
+//! [`label`](undertone_label).
 //!
 //! A job is one session, or two if it standardises features. Its file, `job.toml`, may say:
 //!
