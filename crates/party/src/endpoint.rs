@@ -80,6 +80,10 @@ struct Frames {
     limits: Limits,
     phase: Phase,
     links: BTreeMap<PartyId, Link>,
+    /// The peers whose next arrival is there: a message, or that they are gone.
+    ready: BTreeSet<PartyId>,
+    /// How many of the parties that the next step needs, from the first on, are known to be ready.
+    heard: usize,
     outgoing: VecDeque<(PartyId, Vec<u8>)>,
     depth: u32,
     /// The senders whose arrivals the last step consumed.
@@ -99,6 +103,8 @@ impl<P: Party> Endpoint<P> {
                 limits,
                 phase: party.phase(),
                 links: BTreeMap::new(),
+                ready: BTreeSet::new(),
+                heard: 0,
                 outgoing: VecDeque::new(),
                 depth: 0,
                 consumed: Vec::new(),
@@ -167,6 +173,7 @@ impl<P: Party> Endpoint<P> {
     /// `who` has dropped out. Its frames that arrive still count.
     pub fn gone(&mut self, who: PartyId) {
         self.frames.links.entry(who).or_default().gone = true;
+        self.frames.ready.insert(who);
     }
 
     /// Gives a frame to send, or takes the next step if the messages that it needs are there.
@@ -241,6 +248,7 @@ impl<P: Party> Endpoint<P> {
     }
 
     fn advance(&mut self, party: P, due: &[PartyId]) -> Result<State<P>, Abort> {
+        self.frames.heard = 0;
         let inbox = self.frames.inbox(due)?;
         let start = Instant::now();
         let step = party.step(inbox);
@@ -301,41 +309,49 @@ impl Frames {
         let payload = Payload::within(frame);
         state.early_bytes += payload.len();
         state.early.insert(header.seq, (header, payload));
+        if ahead == 0 {
+            self.ready.insert(link);
+        }
         Ok(Push::Accepted)
     }
 
     /// The parties of `need` that have not been heard, if the next step must wait.
     fn missing(&self, need: &Need) -> Vec<PartyId> {
-        if self.due(need).is_some() {
-            return Vec::new();
-        }
         let (Need::All(of) | Need::Any { of, .. }) = need;
-        of.iter().copied().filter(|who| !self.ready(*who)).collect()
+        let missing = || of.iter().filter(|who| !self.ready.contains(who));
+        let is_due = match need {
+            Need::All(_) => missing().next().is_none(),
+            Need::Any { busy, .. } => *busy || missing().count() < of.len(),
+        };
+        if is_due {
+            Vec::new()
+        } else {
+            missing().copied().collect()
+        }
     }
 
     /// The senders of the arrivals that the next step consumes, or `None` if they are not all
-    /// there.
-    fn due(&self, need: &Need) -> Option<Vec<PartyId>> {
+    /// there. Each call goes on where the last one for this step ended, so a step that needs many
+    /// parties costs one look at each, however often it is asked for.
+    fn due(&mut self, need: &Need) -> Option<Vec<PartyId>> {
         match need {
             Need::All(all) => {
-                let ready = all.iter().all(|who| self.ready(*who));
-                ready.then(|| all.clone())
+                let more = all[self.heard..]
+                    .iter()
+                    .take_while(|who| self.ready.contains(who));
+                self.heard += more.count();
+                (self.heard == all.len()).then(|| all.clone())
             }
             // In turn, so that a peer that sends much does not delay the others.
             Need::Any { of, busy } => {
-                let ready = of.iter().copied().filter(|who| self.ready(*who));
+                let ready = of.iter().copied().filter(|who| self.ready.contains(who));
+                let ready = (!self.ready.is_empty()).then_some(ready).into_iter().flatten();
                 match ready.min_by_key(|who| (Some(*who) <= self.served, *who)) {
                     Some(first) => Some(vec![first]),
                     None => busy.then(Vec::new),
                 }
             }
         }
-    }
-
-    fn ready(&self, who: PartyId) -> bool {
-        self.links
-            .get(&who)
-            .is_some_and(|link| link.gone || link.early.contains_key(&link.next_in))
     }
 
     fn inbox(&mut self, due: &[PartyId]) -> Result<Inbox, Abort> {
@@ -386,6 +402,9 @@ impl Frames {
             link.early.clear();
             link.early_bytes = 0;
             return Ok(Arrival::Gone);
+        }
+        if !link.gone && !link.early.contains_key(&link.next_in) {
+            self.ready.remove(&who);
         }
         // FRAME-9
         if header.phase != self.phase.id {
