@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
+use undertone::job::Job as _;
 use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Abort, Aborted, Lockstep, Network, PartyId, Script};
 use undertone::pssl::{EDGES, Outcome, Report, SLOTS};

@@ -1,7 +1,9 @@
 //! An offer of each application, with other values than the defaults.
 
 use undertone::job::Fields;
-use undertone::node::{cotrain, fedgraph, label, pssl, sum, train};
+use undertone::job::{Job as _, offer};
+use undertone::node::{cotrain, fedgraph, jobs, label, sum, train};
+use undertone::pssl;
 
 /// Reads the fields of an offer. `None` if it is none.
 pub type Read = fn(&str) -> Option<Fields>;
@@ -33,7 +35,7 @@ pub fn all() -> Vec<(&'static str, Vec<u8>, Read)> {
     );
     let voted = cotrain::Job::parse(&voted, false, |_| Err("stated".into())).unwrap();
     let paired = format!("{all}application = \"pssl\"\nfeatures = 8\nclasses = 3\nasked = 5");
-    let paired = pssl::Job::parse(&paired, false).unwrap();
+    let paired: pssl::Job = jobs::parse(&paired, false).unwrap();
     let graph = "application = \"fedgraph\"\nrows = 100\nqueries = 7\nclasses = 3\nsteps = 30";
     let graph = fedgraph::Job::parse(graph, 4).unwrap();
     vec![
@@ -54,8 +56,9 @@ pub fn all() -> Vec<(&'static str, Vec<u8>, Read)> {
             let job = cotrain::Job::from_offer(text.as_bytes()).ok()?;
             Some(job.cotraining.fields())
         }),
-        ("pssl", paired.to_offer(), |text| {
-            Some(pssl::Job::from_offer(text.as_bytes()).ok()?.pssl.fields())
+        ("pssl", offer(&paired), |text| {
+            let job: pssl::Job = jobs::from_offer(text.as_bytes()).ok()?;
+            Some(job.fields())
         }),
         ("fedgraph", graph.to_offer(), |text| {
             let job = fedgraph::Job::from_offer(text.as_bytes()).ok()?;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use undertone::job::Job as _;
 use undertone::job::Record;
 use undertone::kdf::Seed;
 use undertone::party::frame::HEADER_LEN;

@@ -1,6 +1,6 @@
 //! What the parties of a job agree on, and what a client may answer once.
 //!
-//! [`Fields`] are what a job states, with the digest by which its parties compare them. Clients'
+//! A [`Job`] is one type an application: [`settle()`] makes it from what people write. [`Fields`] are what a job states, with the digest by which its parties compare them. Clients'
 //! [`columns`] are compared by the server. The [`record`] holds what a client has answered. A
 //! [`StateFile`] is a file that must survive.
 //!
@@ -21,10 +21,12 @@
 pub mod columns;
 pub mod disk;
 pub mod record;
+pub mod settle;
 pub mod state_file;
 pub mod testing;
 
 pub use record::Record;
+pub use settle::{Entries, Fault, Job, Known, entries, from_offer, offer, settle};
 pub use state_file::StateFile;
 
 use std::collections::BTreeMap;
@@ -134,6 +136,29 @@ impl From<usize> for Value {
     }
 }
 
+/// The value of an entry. Whole numbers below 0 are real ones, objects are left open: no field has
+/// them.
+impl From<serde_json::Value> for Value {
+    fn from(value: serde_json::Value) -> Self {
+        match value {
+            serde_json::Value::Bool(flag) => Self::Flag(flag),
+            serde_json::Value::Number(number) => match number.as_u64() {
+                Some(whole) => Self::Whole(whole),
+                None => Self::Real(number.as_f64().unwrap_or(f64::NAN)),
+            },
+            serde_json::Value::String(text) => Self::Text(text),
+            serde_json::Value::Array(texts) => {
+                let text = |text: serde_json::Value| match text {
+                    serde_json::Value::String(text) => text,
+                    other => other.to_string(),
+                };
+                Self::Texts(texts.into_iter().map(text).collect())
+            }
+            serde_json::Value::Null | serde_json::Value::Object(_) => Self::Open,
+        }
+    }
+}
+
 impl<T: Into<Self>> From<Option<T>> for Value {
     fn from(value: Option<T>) -> Self {
         value.map_or(Self::Open, Into::into)
@@ -142,11 +167,20 @@ impl<T: Into<Self>> From<Option<T>> for Value {
 
 /// The fields of a job, by key.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Fields(BTreeMap<&'static str, Value>);
+pub struct Fields(BTreeMap<String, Value>);
 
 impl<const N: usize> From<[(&'static str, Value); N]> for Fields {
     fn from(fields: [(&'static str, Value); N]) -> Self {
-        Self(fields.into())
+        fields
+            .into_iter()
+            .map(|(key, value)| (key.to_owned(), value))
+            .collect()
+    }
+}
+
+impl FromIterator<(String, Value)> for Fields {
+    fn from_iter<I: IntoIterator<Item = (String, Value)>>(fields: I) -> Self {
+        Self(fields.into_iter().collect())
     }
 }
 
@@ -154,13 +188,13 @@ impl Fields {
     /// These fields and `more`. Where both have a key, the value is that of `more`.
     #[must_use]
     pub fn with<const N: usize>(mut self, more: [(&'static str, Value); N]) -> Self {
-        self.0.extend(more);
+        self.0.extend(Self::from(more).0);
         self
     }
 
     /// The fields in the order of their keys.
-    pub fn iter(&self) -> impl Iterator<Item = (&'static str, &Value)> {
-        self.0.iter().map(|(key, value)| (*key, value))
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
+        self.0.iter().map(|(key, value)| (&key[..], value))
     }
 
     /// The digest of the fields of a job of `application`.

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
+use undertone_job::settle::{self, Entries};
 use undertone_party::Phase;
 
 use crate::wire;
@@ -95,6 +96,19 @@ pub fn parameters<T: DeserializeOwned>(text: &str) -> Result<T, JobError> {
         error.set_input(Some(text));
         JobError::new(error)
     })
+}
+
+/// As [`parameters`], of any application.
+///
+/// # Errors
+/// A [`JobError`] that says what is wrong.
+pub fn entries(text: &str) -> Result<Entries, JobError> {
+    common(text)?;
+    let mut table: toml::Table = toml::from_str(text).map_err(JobError::new)?;
+    for key in ["application", "deadlines"] {
+        table.remove(key);
+    }
+    settle::of_toml(table).map_err(JobError::new)
 }
 
 impl Deadlines {

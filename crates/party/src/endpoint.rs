@@ -345,7 +345,10 @@ impl Frames {
             // In turn, so that a peer that sends much does not delay the others.
             Need::Any { of, busy } => {
                 let ready = of.iter().copied().filter(|who| self.ready.contains(who));
-                let ready = (!self.ready.is_empty()).then_some(ready).into_iter().flatten();
+                let ready = (!self.ready.is_empty())
+                    .then_some(ready)
+                    .into_iter()
+                    .flatten();
                 match ready.min_by_key(|who| (Some(*who) <= self.served, *who)) {
                     Some(first) => Some(vec![first]),
                     None => busy.then(Vec::new),

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use undertone_job::Job as _;
 use undertone_job::record::{self, Claim, Record};
 use undertone_kdf::Seed;
 use undertone_party::script::try_join_all;

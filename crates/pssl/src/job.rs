@@ -1,6 +1,7 @@
 //! What all parties of a run agree on.
 
-use undertone_job::{Fields, context};
+use serde::{Deserialize, Serialize};
+use undertone_job::{Entries, Fault, Job as _, Known, context, settle};
 use undertone_kernel::mask::Suite;
 use undertone_party::SessionId;
 use undertone_sum::fixed::Fixed;
@@ -85,34 +86,36 @@ impl std::str::FromStr for Reveal {
 
 /// A run: rows, graph, edges and propagation. Distances are in units of `scale`, the largest value
 /// of a feature.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Job {
     /// F, the features of a row.
     pub features: usize,
+    /// The number of classes.
+    pub classes: usize,
+    /// R, the edges asked for per pair of clusters.
+    pub asked: usize,
     /// s, the largest value of a feature.
     pub scale: u8,
     /// The value of a feature, in the clients' files, that becomes `scale`. Values are from 0 on.
     pub range: f64,
-    /// The number of classes.
-    pub classes: usize,
     /// L, the clusters of each client.
     pub clusters: usize,
     /// K of the mutual K-nearest-neighbour graph of a client.
     pub neighbours: usize,
     /// J, the iterations of k-means.
     pub iterations: u32,
-    /// R, the edges asked for per pair of clusters.
-    pub asked: usize,
     /// λ: in how many edges a row may be with one other client. Only 1 is possible.
     pub lambda: u32,
     /// Edges join rows at this distance at least.
     pub d_min: f64,
     /// And at most at this one.
     pub d_max: f64,
-    /// What an edge tells about its length.
-    pub reveal: Reveal,
     /// ε: an edge of length d has the weight exp(−d²/ε).
     pub epsilon: f64,
+    /// What an edge tells about its length.
+    #[serde(with = "settle::text")]
+    pub reveal: Reveal,
     /// T, the rounds of propagation.
     pub rounds: u32,
     /// α, the share of the neighbours' scores in a row's.
@@ -125,10 +128,46 @@ pub struct Job {
     pub allow_single: bool,
     /// Fewest clients.
     pub min_clients: usize,
-    /// The server that the sums withstand.
-    pub trust: Trust,
     /// The cipher of the sums' masks.
+    #[serde(with = "settle::text")]
     pub suite: Suite,
+    /// The server that the sums withstand.
+    #[serde(rename = "malicious_server", with = "settle::flag")]
+    pub trust: Trust,
+}
+
+/// What follows from what: `range` from `scale`, `clusters` from `classes`, `epsilon` from `d_max`,
+/// and `malicious_server` from the clients' keys.
+impl undertone_job::Job for Job {
+    const NAME: &'static str = "pssl";
+    const STATED: &'static [&'static str] = &["features", "classes", "asked"];
+    const DERIVED: &'static [&'static str] = &["range", "clusters", "epsilon", "malicious_server"];
+
+    fn usual() -> Self {
+        Self::new(0, 255, 0, 0)
+    }
+
+    fn derive(all: &mut Entries, known: Known) -> Result<(), Fault> {
+        let real = |key: &str| {
+            let value = all.get(key).and_then(|value| value.as_f64());
+            value.ok_or_else(|| Fault::of(key, "is no number"))
+        };
+        let (range, epsilon) = (real("scale")?, epsilon(real("d_max")?));
+        let clusters = all["classes"].clone();
+        for (key, value) in [
+            ("range", range.into()),
+            ("clusters", clusters),
+            ("epsilon", epsilon.into()),
+            ("malicious_server", known.signed.into()),
+        ] {
+            all.entry(key.to_owned()).or_insert(value);
+        }
+        Ok(())
+    }
+
+    fn check(&self) -> Result<(), Fault> {
+        self.check().map_err(Fault::new)
+    }
 }
 
 impl Job {
@@ -137,25 +176,25 @@ impl Job {
     pub fn new(features: usize, scale: u8, classes: usize, rows: usize) -> Self {
         Self {
             features,
+            classes,
+            asked: asked(rows, classes),
             scale,
             range: scale.into(),
-            classes,
             clusters: classes,
             neighbours: 10,
             iterations: 20,
-            asked: asked(rows, classes),
             lambda: 1,
             d_min: 1.5,
             d_max: 2.75,
-            reveal: Reveal::default(),
             epsilon: epsilon(2.75),
+            reveal: Reveal::default(),
             rounds: 20,
             alpha: 0.99,
             local_start: false,
             allow_single: false,
             min_clients: 3,
-            trust: Trust::SemiHonest,
             suite: Suite::Aes128Ctr,
+            trust: Trust::SemiHonest,
         }
     }
 
@@ -300,62 +339,6 @@ impl Job {
         self.weight(d * d)
     }
 
-    /// The fields of the job.
-    pub fn fields(&self) -> Fields {
-        let Self {
-            features,
-            scale,
-            range,
-            classes,
-            clusters,
-            neighbours,
-            iterations,
-            asked,
-            lambda,
-            d_min,
-            d_max,
-            reveal,
-            epsilon,
-            rounds,
-            alpha,
-            local_start,
-            allow_single,
-            min_clients,
-            trust,
-            suite,
-        } = self;
-        Fields::from([
-            ("features", (*features).into()),
-            ("scale", (*scale).into()),
-            ("range", (*range).into()),
-            ("classes", (*classes).into()),
-            ("clusters", (*clusters).into()),
-            ("neighbours", (*neighbours).into()),
-            ("iterations", (*iterations).into()),
-            ("asked", (*asked).into()),
-            ("lambda", (*lambda).into()),
-            ("d_min", (*d_min).into()),
-            ("d_max", (*d_max).into()),
-            ("reveal", reveal.name().into()),
-            ("epsilon", (*epsilon).into()),
-            ("rounds", (*rounds).into()),
-            ("alpha", (*alpha).into()),
-            ("local_start", (*local_start).into()),
-            ("allow_single", (*allow_single).into()),
-            ("min_clients", (*min_clients).into()),
-            (
-                "malicious_server",
-                (*trust == Trust::MaliciousServer).into(),
-            ),
-            ("suite", suite.to_string().into()),
-        ])
-    }
-
-    /// The digest by which parties compare their jobs.
-    pub fn digest(&self) -> [u8; 32] {
-        self.fields().digest("pssl")
-    }
-
     /// The session of the protocols of a run.
     pub fn context(&self, session: SessionId) -> SessionId {
         context(session, &self.digest(), &[])
@@ -460,6 +443,45 @@ mod tests {
             "raise epsilon to 4.869",
         );
         assert_eq!(job().with_range(3.0, 9.0).check(), Ok(()));
+    }
+
+    fn settled(more: &str) -> Result<Job, Fault> {
+        let text = format!("features = 8\nclasses = 3\nasked = 5\n{more}\n");
+        settle::settle(settle::parse(&text)?, Known { signed: true })
+    }
+
+    #[test]
+    fn what_follows_from_other_values_follows() {
+        let job = settled("scale = 16\nd_max = 3").unwrap();
+        assert_eq!((job.clusters, job.range), (3, 16.0));
+        assert_eq!(job.epsilon, epsilon(3.0));
+        assert_eq!(job.trust, Trust::MaliciousServer);
+        let job = settled("clusters = 2\nrange = 1\nepsilon = 0.9\nmalicious_server = false");
+        let job = job.unwrap();
+        assert_eq!((job.clusters, job.range, job.epsilon), (2, 1.0, 0.9));
+        assert_eq!(job.trust, Trust::SemiHonest);
+        assert_eq!(settle::from_offer(&settle::offer(&job)), Ok(job));
+    }
+
+    #[test]
+    fn wrong_jobs_are_refused() {
+        let refused = |more: &str, why: &str| {
+            let fault = settled(more).unwrap_err().to_string();
+            assert!(fault.contains(why), "{fault}");
+        };
+        refused("lambda = 2", "82 of 100");
+        refused("reveal = \"all\"", "reveal: 'all' is none of bucket");
+        refused("suite = \"des\"", "suite: ");
+        refused("d_max = 1", "d_max");
+        refused("range = 0", "range");
+        refused("scale = 256", "scale: invalid value");
+        refused("clusters = 2.5", "clusters: invalid type");
+        refused(
+            "round = 2",
+            "round: is no key of the job; its keys are features, classes,",
+        );
+        let fault = settle::settle::<Job>(Entries::new(), Known { signed: true });
+        assert_eq!(fault.unwrap_err().to_string(), "features: is missing");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use undertone_job::Job as _;
 use undertone_party::{Abort, DecodeError, PartyId, Reader, Writer};
 use undertone_setup::group::Member;
 

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyBool, PyDict, PyTuple};
 use undertone::hamming::{Backend, Phe};
 use undertone::job::record::{Peer, Peers};
+use undertone::job::{Entries, Job, Known, settle};
 use undertone::kdf::Seed;
 use undertone::label::Params;
 use undertone::party::PartyId;
@@ -22,6 +23,42 @@ pub(crate) fn trust(malicious_server: bool) -> Trust {
         Trust::MaliciousServer
     } else {
         Trust::SemiHonest
+    }
+}
+
+/// What a caller states of a job: a dictionary. A value of `None` is not stated.
+pub(crate) struct Stated(Entries);
+
+impl<'py> FromPyObject<'_, 'py> for Stated {
+    type Error = PyErr;
+
+    fn extract(stated: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        let stated = stated.cast::<PyDict>()?;
+        let mut entries = Entries::new();
+        for (key, given) in stated.iter().filter(|(_, given)| !given.is_none()) {
+            let key: String = key.extract()?;
+            let entry = if given.is_instance_of::<PyBool>() {
+                given.extract::<bool>()?.into()
+            } else if let Ok(whole) = given.extract::<u64>() {
+                whole.into()
+            } else if let Ok(real) = given.extract::<f64>() {
+                if !real.is_finite() {
+                    return Err(value(format!("{key}: is not finite")));
+                }
+                real.into()
+            } else {
+                given.extract::<String>()?.into()
+            };
+            entries.insert(key, entry);
+        }
+        Ok(Self(entries))
+    }
+}
+
+impl Stated {
+    /// The job that follows. Callers state the server that sums withstand.
+    pub(crate) fn job<J: Job>(&self) -> PyResult<J> {
+        settle(self.0.clone(), Known { signed: false }).map_err(value)
     }
 }
 

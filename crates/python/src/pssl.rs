@@ -6,6 +6,7 @@ use numpy::ndarray::Array2;
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyReadonlyArray2};
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
+use undertone::job::Job as _;
 use undertone::party::{Network, PartyId, SessionId};
 use undertone::pssl::{Data, Job, Outcome, Place, Report, client, server};
 use undertone::simulate::PairwiseSimulation;
@@ -14,72 +15,16 @@ use crate::arrays::{self, contiguous};
 use crate::costs::{Spent, spent};
 use crate::errors::{aborted, misuse, number, numbers, simulation, value};
 use crate::interrupt;
+use crate::options::Stated;
 use crate::options::{self, Keys};
 use crate::party::PyParty;
 use crate::pool;
 use crate::record::{self, PyRecord};
 
-/// The parameters of a job.
-#[derive(FromPyObject)]
-#[pyo3(from_item_all)]
-pub(crate) struct PsslRules {
-    features: usize,
-    scale: u32,
-    classes: usize,
-    clusters: usize,
-    neighbours: usize,
-    iterations: u32,
-    asked: usize,
-    #[pyo3(item("lambda"))]
-    lambda_: u32,
-    d_min: f64,
-    d_max: f64,
-    epsilon: Option<f64>,
-    reveal: String,
-    rounds: u32,
-    alpha: f64,
-    local_start: bool,
-    allow_single: bool,
-    min_clients: usize,
-    malicious_server: bool,
-    suite: String,
-}
-
-impl PsslRules {
-    fn job(&self) -> PyResult<Job> {
-        let scale = u8::try_from(self.scale)
-            .map_err(|_| value(format!("scale is {}; it must be 1 to 255", self.scale)))?;
-        let job = Job::new(self.features, scale, self.classes, 0);
-        let job = job.with_range(self.d_min, self.d_max);
-        let job = Job {
-            clusters: self.clusters,
-            neighbours: self.neighbours,
-            iterations: self.iterations,
-            asked: self.asked,
-            lambda: self.lambda_,
-            epsilon: self.epsilon.unwrap_or(job.epsilon),
-            reveal: self
-                .reveal
-                .parse()
-                .map_err(|why| value(format!("reveal: {why}")))?,
-            rounds: self.rounds,
-            alpha: self.alpha,
-            local_start: self.local_start,
-            allow_single: self.allow_single,
-            min_clients: self.min_clients,
-            trust: options::trust(self.malicious_server),
-            suite: self.suite.parse().map_err(value)?,
-            ..job
-        };
-        job.check().map_err(value)?;
-        Ok(job)
-    }
-}
-
 /// The digest of a job's parameters, by which parties compare them.
 #[pyfunction]
-pub(crate) fn pssl_digest(rules: PsslRules) -> PyResult<[u8; 32]> {
-    Ok(rules.job()?.digest())
+pub(crate) fn pssl_digest(rules: Stated) -> PyResult<[u8; 32]> {
+    Ok(rules.job::<Job>()?.digest())
 }
 
 fn data(features: &Bound<'_, PyAny>, labels: &Bound<'_, PyAny>) -> PyResult<Data> {
@@ -142,14 +87,14 @@ fn learned(report: &Report) -> Learned {
 #[pyfunction]
 pub(crate) fn pssl<'py>(
     py: Python<'py>,
-    rules: PsslRules,
+    rules: Stated,
     features: Vec<Bound<'py, PyAny>>,
     labels: Vec<Bound<'py, PyAny>>,
     seed: Option<[u8; 32]>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<(Vec<Had<'py>>, Learned, Spent)> {
     pool::ready()?;
-    let job = rules.job()?;
+    let job = rules.job::<Job>()?;
     let clients = features.iter().zip(&labels);
     let clients: PyResult<Vec<_>> = clients.map(|(x, y)| data(x, y).map(Arc::new)).collect();
     let (clients, seed) = (clients?, options::seed(seed)?);
@@ -173,7 +118,7 @@ pub(crate) fn pssl<'py>(
 #[pyfunction]
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn pssl_client(
-    rules: PsslRules,
+    rules: Stated,
     session: [u8; 32],
     index: usize,
     clients: usize,
@@ -198,7 +143,7 @@ pub(crate) fn pssl_client(
     let digests = record::digests(contiguous(&rows)?, rows.as_array().ncols());
     record::bring(&record, digests, None)?;
     let data = Arc::new(data(features, labels)?);
-    let party = client(rules.job()?, data, place).map_err(misuse)?;
+    let party = client(rules.job::<Job>()?, data, place).map_err(misuse)?;
     let convert = |py: Python<'_>, outcome: Outcome| had(py, outcome)?.into_py_any(py);
     let convert = Arc::new(convert);
     let party = PyParty::new((me, session), party, convert);
@@ -208,7 +153,7 @@ pub(crate) fn pssl_client(
 /// The server's party.
 #[pyfunction]
 pub(crate) fn pssl_server(
-    rules: PsslRules,
+    rules: Stated,
     session: [u8; 32],
     clients: usize,
     seed: Option<[u8; 32]>,
@@ -216,7 +161,7 @@ pub(crate) fn pssl_server(
     pool::ready()?;
     let (ids, session) = (options::all(clients)?, SessionId(session));
     let seed = options::seed(seed)?;
-    let party = server(rules.job()?, session, ids, seed).map_err(misuse)?;
+    let party = server(rules.job::<Job>()?, session, ids, seed).map_err(misuse)?;
     let convert = |py: Python<'_>, report: Report| learned(&report).into_py_any(py);
     let place = (PartyId::SERVER, session);
     Ok(PyParty::new(place, party, Arc::new(convert)))

@@ -46,6 +46,23 @@ pub enum Trust {
     MaliciousServer,
 }
 
+impl From<bool> for Trust {
+    /// Whether sums withstand a malicious server.
+    fn from(malicious_server: bool) -> Self {
+        if malicious_server {
+            Self::MaliciousServer
+        } else {
+            Self::SemiHonest
+        }
+    }
+}
+
+impl From<Trust> for bool {
+    fn from(trust: Trust) -> Self {
+        trust == Trust::MaliciousServer
+    }
+}
+
 /// What a sum must withstand, and with which probability.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Target {

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use undertone::cotrain::{self, Consensus, Noise, Votes};
 use undertone::fedgraph::{self, Clustering, Cut, Predict};
+use undertone::job::Job as _;
 use undertone::job::{self, Fields, Value};
 use undertone::label::{Params, Variant};
 use undertone::party::SessionId;
@@ -58,7 +59,7 @@ impl From<&Value> for FieldValue {
 #[schemars(deny_unknown_fields)]
 pub struct DescribedJob {
     /// The fields, by key.
-    fields: BTreeMap<&'static str, FieldValue>,
+    fields: BTreeMap<String, FieldValue>,
     digest: Hex,
 }
 
@@ -68,7 +69,7 @@ impl DescribedJob {
             digest: hex(&fields.digest(application)),
             fields: fields
                 .iter()
-                .map(|(key, value)| (key, value.into()))
+                .map(|(key, value)| (key.to_owned(), value.into()))
                 .collect(),
         }
     }

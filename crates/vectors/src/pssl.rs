@@ -5,6 +5,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Serialize;
 use undertone::garble::Circuit;
+use undertone::job::Job as _;
 use undertone::kdf::{Seed, simulated};
 use undertone::kernel::Prg;
 use undertone::ot::chosen;

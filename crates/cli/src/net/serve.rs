@@ -12,7 +12,6 @@ use undertone::data::arrays_to_npz;
 use undertone::node::cotrain::Cotrain;
 use undertone::node::fedgraph::{self, FeatureGraph};
 use undertone::node::label::{self, Label};
-use undertone::node::pssl::{self, Pairwise};
 use undertone::node::server::{self, Server};
 use undertone::node::status::JobReport;
 use undertone::node::sum::{Mean, Sum};
@@ -20,6 +19,7 @@ use undertone::node::sum::{Mean, Sum};
 use undertone::node::train;
 use undertone::node::train::Train;
 use undertone::node::{Application, Deadlines, Facts, ServeError, Verdict, admin, deadlines};
+use undertone::node::{jobs, pssl::Pairwise};
 #[cfg(feature = "train")]
 use undertone::party::{PartyId, SessionId};
 
@@ -226,7 +226,7 @@ impl Serve {
                 self.serve(config, &job, label, &warnings, show)
             }
             Pairwise::NAME => {
-                let parsed = pssl::Job::parse(&job.text, signed);
+                let parsed = jobs::parse(&job.text, signed);
                 let pairwise = Pairwise::new(parsed.map_err(|error| job.unusable(error))?);
                 self.serve(config, &job, pairwise, &warnings, show)
             }

@@ -11,7 +11,8 @@ use undertone::cotrain::Public;
 use undertone::node::label::Job;
 use undertone::node::sum::Sum;
 use undertone::node::{Roster, deadlines};
-use undertone::node::{cotrain, fedgraph, pssl, train};
+use undertone::node::{cotrain, fedgraph, jobs, train};
+use undertone::pssl;
 use undertone_tests::root;
 
 use super::network::free_port;
@@ -144,7 +145,7 @@ fn job_files_and_rosters_are_valid() {
             continue;
         }
         if application.as_deref() == Some("pssl") {
-            pssl::Job::parse(&block, true).unwrap();
+            jobs::parse::<pssl::Job>(&block, true).unwrap();
             continue;
         }
         if application.as_deref() == Some("fedgraph") {

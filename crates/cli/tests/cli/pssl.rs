@@ -6,8 +6,9 @@ use std::sync::Arc;
 use undertone::data::Kind;
 use undertone::kdf::Seed;
 use undertone::label::Rows;
-use undertone::node::pssl::Job;
-use undertone::pssl::{Data, quantise};
+use undertone::node::jobs;
+
+use undertone::pssl::{Data, Job, quantise};
 use undertone::simulate::PairwiseSimulation;
 
 use super::network::{LONG, Process, Trial};
@@ -105,20 +106,20 @@ const JOB: &str = "application = \"pssl\"\nfeatures = 64\nclasses = 10\nscale = 
 /// The labels of the same clients in one process.
 fn in_one_process(trial: &Trial) -> Vec<Vec<Option<u16>>> {
     let text = trial.text("keys/job.toml");
-    let job = Job::parse(&text, true).unwrap();
+    let job: Job = jobs::parse(&text, true).unwrap();
     let client = |client: usize| {
         let path = trial.path(&format!("data/client-{client}.npz"));
         let data = undertone::data::load(Path::new(&path), Kind::Features, None).unwrap();
         let Rows::Features(features) = data.rows else {
             panic!("features");
         };
-        let values = quantise(features.values(), job.pssl.range, job.pssl.scale).unwrap();
+        let values = quantise(features.values(), job.range, job.scale).unwrap();
         Arc::new(Data::new(features.dim(), values, data.labels).unwrap())
     };
     let mut seed = [0; 32];
     seed[..8].copy_from_slice(&4u64.to_le_bytes());
     let clients = (0..CLIENTS).map(client).collect();
-    let simulation = PairwiseSimulation::new(job.pssl, clients, Seed::from_bytes(seed));
+    let simulation = PairwiseSimulation::new(job, clients, Seed::from_bytes(seed));
     let run = simulation.run().unwrap();
     run.clients
         .into_iter()

@@ -76,10 +76,7 @@ class PsslJob:
         return _engine.pssl_digest(self._rules())
 
     def _rules(self) -> dict[str, Any]:
-        rules = _checks.job(self)
-        if self.clusters is None:
-            rules["clusters"] = self.classes
-        return {**rules, "lambda": 1}
+        return _checks.job(self)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@
 pub mod cotrain;
 pub mod fedgraph;
 mod held;
+pub mod jobs;
 pub mod label;
 pub mod pssl;
 pub mod sum;

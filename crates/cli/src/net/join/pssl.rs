@@ -5,8 +5,8 @@ use serde::Serialize;
 use undertone::data::Kind;
 use undertone::label::Rows;
 use undertone::node::client::Config;
-use undertone::node::pssl::{Job, Member, Terms};
-use undertone::pssl::{Data, Reveal, quantise};
+use undertone::node::pssl::{Member, Terms};
+use undertone::pssl::{Data, Job, Reveal, quantise};
 
 use super::super::credentials::Warnings;
 use super::Join;
@@ -73,7 +73,7 @@ pub(super) fn run(
         max_rounds: options.max_rounds.unwrap_or(Terms::default().max_rounds),
     };
     let make = move |job: &Job| {
-        let values = quantise(features.values(), job.pssl.range, job.pssl.scale);
+        let values = quantise(features.values(), job.range, job.scale);
         let values = values.map_err(|error| error.to_string())?;
         Data::new(features.dim(), values, labels.clone()).map_err(|error| error.to_string())
     };

@@ -3,14 +3,16 @@
 use std::fmt;
 use std::sync::Arc;
 
+use undertone_job::entries;
 use undertone_job::record::Record;
 use undertone_node::{Application, Decline, Facts, Next, Participant, Seat, Unwilling};
 use undertone_party::Party;
-use undertone_pssl::{Data, Outcome, Place, Reveal, client};
+use undertone_pssl::{Data, Job, Outcome, Place, Reveal, client};
 use undertone_setup::identity::Credentials;
 
-use super::{Job, Pairwise};
+use super::Pairwise;
 use crate::node::held::Held;
+use crate::node::jobs::from_offer;
 use crate::node::terms::{check_clients, check_rounds, check_trust};
 
 /// What a client agrees to, whatever the server asks for.
@@ -56,7 +58,6 @@ fn tells(reveal: Reveal) -> u8 {
 impl Terms {
     /// Checks a job.
     fn check(&self, job: &Job, signed: bool) -> Result<(), String> {
-        let job = &job.pssl;
         if tells(job.reveal) > tells(self.reveal) {
             return Err(format!(
                 "edges of the job tell {}, this client allows {} (--allow-reveal)",
@@ -131,16 +132,16 @@ impl Participant for Member {
     type Output = Outcome;
 
     fn describe(&self, job: &[u8]) -> Result<Facts, String> {
-        let job = Job::from_offer(job).map_err(|error| error.to_string())?;
-        Ok(job.facts())
+        let job: Job = from_offer(job).map_err(|error| error.to_string())?;
+        Ok(entries(&job))
     }
 
     fn agree(&mut self, job: &[u8], signed: bool) -> Result<(), Decline> {
-        let job = Job::from_offer(job).map_err(Decline::telling)?;
+        let job = from_offer(job).map_err(Decline::telling)?;
         self.terms.check(&job, signed).map_err(Decline::telling)?;
         self.held.agree(job, |job| {
             let data = (self.make)(job)?;
-            data.check(&job.pssl).map_err(|error| error.to_string())?;
+            data.check(job).map_err(|error| error.to_string())?;
             Ok(Arc::new(data))
         })
     }
@@ -161,7 +162,7 @@ impl Participant for Member {
             credentials,
             record: self.record.clone(),
         };
-        Ok(client(job.pssl.clone(), Arc::clone(data), place)?)
+        Ok(client(job.clone(), Arc::clone(data), place)?)
     }
 
     fn ended(&mut self, output: Outcome) -> Next {

@@ -30,9 +30,7 @@
 //! ```
 
 mod client;
-mod file;
 mod server;
 
 pub use self::client::{Member, Terms};
-pub use self::file::Job;
 pub use self::server::Pairwise;

@@ -1,10 +1,10 @@
 //! The server's half of the application.
 
+use undertone_job::{entries, offer};
 use undertone_node::{Application, Facts, Next, Seat};
 use undertone_party::{Abort, Aborted, Party, PartyId, Phase};
-use undertone_pssl::{PHASES, Report, server};
+use undertone_pssl::{Job, PHASES, Report, server};
 
-use super::Job;
 use crate::node::label::needed;
 
 /// The server's half: one session.
@@ -34,15 +34,15 @@ impl Application for Pairwise {
     }
 
     fn offer(&self) -> Vec<u8> {
-        self.job.to_offer()
+        offer(&self.job)
     }
 
     fn describe(&self) -> Facts {
-        self.job.facts()
+        entries(&self.job)
     }
 
     fn needed(&self, roster: usize) -> usize {
-        needed(self.job.pssl.min_clients, self.job.pssl.trust, roster)
+        needed(self.job.min_clients, self.job.trust, roster)
     }
 
     fn begin(&mut self) {
@@ -54,7 +54,7 @@ impl Application for Pairwise {
         seat: Seat,
         clients: Vec<PartyId>,
     ) -> Result<impl Party<Output = Report> + 'static + use<>, Abort> {
-        server(self.job.pssl.clone(), seat.id, clients, seat.seed)
+        server(self.job.clone(), seat.id, clients, seat.seed)
     }
 
     fn ended(&mut self, session: Result<Report, &Aborted>) -> Next {
