@@ -50,7 +50,8 @@ def main():
     if options.key:
         listed = subprocess.run(["git", "ls-files", "-z", "crates", "tests/src"], cwd=ROOT,
                                 capture_output=True, text=True, check=True)
-        names = (name for name in listed.stdout.split("\0") if name.endswith((".rs", ".py", ".pyi")))
+        names = listed.stdout.split("\0")
+        names = (name for name in names if name.endswith((".rs", ".py", ".pyi")))
         writes = [name for name in names if not re.search(r"/tests?[/.]|^tests|/test_", name)
                   and re.search(rf"\b{options.key}\b", code(ROOT / name))]
         print(f"{len(writes):6} files write {options.key}: {', '.join(writes)}")

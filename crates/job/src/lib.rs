@@ -1,6 +1,7 @@
 //! What the parties of a job agree on, and what a client may answer once.
 //!
-//! A [`Job`] is one type an application: [`settle()`] makes it from what people write. [`Fields`] are what a job states, with the digest by which its parties compare them. Clients'
+//! The [`Job`] of an application is one type, which [`settle()`] makes from what people write.
+//! [`Fields`] are what a job states, with the digest by which its parties compare them. Clients'
 //! [`columns`] are compared by the server. The [`record`] holds what a client has answered. A
 //! [`StateFile`] is a file that must survive.
 //!

@@ -5,9 +5,8 @@
 //! An [`offer`] is the job written out whole. A client reads it with [`from_offer`], which adds
 //! nothing.
 //!
-//! Every application has one type for its job. Its fields are the keys, in the order in which
-//! people read them. The crate's other rooms (job files, offers, status pages, digests, Python) have
-//! no list of their own.
+//! The type of a job has a field for each key, in the order in which people read them. Job files,
+//! offers, digests, status pages and Python follow from it, and have no list of their own.
 
 use std::fmt;
 

@@ -31,7 +31,7 @@
 //!   2210.06434).
 //! - [Hamming distances](hamming) between all rows of all clients, by six backends that differ in
 //!   who learns what.
-//! - [Training](training) of a model by many owners, few of whose rows have labels.
+//! - [Training](mod@train) of a model by many owners, few of whose rows have labels.
 //! - [A graph between pairs of clients](pssl), and labels that spread over it, with a server that
 //!   learns no distance (PSSL).
 //! - [A graph network over clients](fedgraph) with different features of the same rows (FedGraph,
@@ -77,7 +77,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`label`] | label propagation: client and server as parties |
-//! | [`train`] | federated averaging with propagated labels |
+//! | [`mod@train`] | federated averaging with propagated labels |
 //! | `nets` | models for it: feature `train` |
 //! | [`cotrain`] | co-training by votes on public rows |
 //! | `learners` | learners for it: feature `train` |
