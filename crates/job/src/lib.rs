@@ -1,6 +1,7 @@
 //! What the parties of a job agree on, and what a client may answer once.
 //!
-//! The [`Job`] of an application is one type, which [`settle()`] makes from what people write.
+//! A [`Job`] is an application's job as one type, which [`settle()`] makes from what people write.
+//! So far `pssl` has one.
 //! [`Fields`] are what a job states, with the digest by which its parties compare them. Clients'
 //! [`columns`] are compared by the server. The [`record`] holds what a client has answered. A
 //! [`StateFile`] is a file that must survive.

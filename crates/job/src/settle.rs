@@ -1,12 +1,13 @@
 //! What people write of a job, and the job that follows from it.
 //!
-//! People write [`Entries`]: keys and values, in a job file, on a command line, in Python.
+//! People write [`Entries`]: keys and values, in a job file or in Python.
 //! [`settle`] lays them over the usual values, adds what follows from others, and checks the job.
 //! An [`offer`] is the job written out whole. A client reads it with [`from_offer`], which adds
 //! nothing.
 //!
 //! The type of a job has a field for each key, in the order in which people read them. Job files,
-//! offers, digests, status pages and Python follow from it, and have no list of their own.
+//! offers, digests and status pages follow from it, and have no list of their own. What Python
+//! states is settled by it.
 
 use std::fmt;
 
@@ -62,7 +63,7 @@ pub struct Known {
 }
 
 /// The job of an application. Its serde form has a key for each field. The form has neither maps
-/// nor open values, and it denies unknown keys.
+/// nor open values, whole numbers are below 2⁶³, and it denies unknown keys.
 pub trait Job: Serialize + DeserializeOwned + Clone + PartialEq + Send + Sync + 'static {
     /// The application's name.
     const NAME: &'static str;
@@ -94,7 +95,9 @@ pub trait Job: Serialize + DeserializeOwned + Clone + PartialEq + Send + Sync + 
         entries.map(|(key, value)| (key, value.into())).collect()
     }
 
-    /// The digest by which parties compare their jobs. Every field is in it.
+    /// The digest by which parties compare their jobs. Every field is in it. The job must have
+    /// passed [`check`](Self::check): others with numbers that are not finite, or above 2⁶³ − 1,
+    /// may share a digest.
     fn digest(&self) -> [u8; 32] {
         self.fields().digest(Self::NAME)
     }
@@ -182,7 +185,7 @@ fn plain(value: toml::Value) -> Result<Value, &'static str> {
         toml::Value::Boolean(flag) => flag.into(),
         toml::Value::Array(values) => values.into_iter().map(plain).collect::<Result<_, _>>()?,
         toml::Value::Datetime(_) => return Err("is a date"),
-        toml::Value::Table(_) => return Err("is a table"),
+        toml::Value::Table(_) => return Err("is a table; only [deadlines] is one"),
     })
 }
 
@@ -337,7 +340,7 @@ mod tests {
         assert!(fault("loaves = 2\ngrams = \"much\"").starts_with("grams: is no number"));
         assert_eq!(fault("loaves = 2\ngrams = inf"), "grams: is not finite");
         assert_eq!(fault("loaves = 2\ngrams = 2000-01-01"), "grams: is a date");
-        assert_eq!(fault("loaves = 2\n[grams]\na = 1"), "grams: is a table");
+        assert!(fault("loaves = 2\n[grams]\na = 1").starts_with("grams: is a table; only"));
         assert!(fault("loaves").contains("expected"), "{}", fault("loaves"));
     }
 

@@ -152,10 +152,18 @@ impl undertone_job::Job for Job {
             let value = all.get(key).and_then(|value| value.as_f64());
             value.ok_or_else(|| Fault::of(key, "is no number"))
         };
-        let (range, epsilon) = (real("scale")?, epsilon(real("d_max")?));
+        let scale = real("scale")?;
+        if !(1.0..=255.0).contains(&scale) {
+            return Err(Fault::of(
+                "scale",
+                format!("is {scale}; it must be 1 to 255"),
+            ));
+        }
+        // Greater ones are refused below.
+        let epsilon = epsilon(real("d_max")?.clamp(-MAX_DISTANCE, MAX_DISTANCE));
         let clusters = all["classes"].clone();
         for (key, value) in [
-            ("range", range.into()),
+            ("range", scale.into()),
             ("clusters", clusters),
             ("epsilon", epsilon.into()),
             ("malicious_server", known.signed.into()),
@@ -219,7 +227,7 @@ impl Job {
             ("classes", self.classes, MAX_CLUSTERS),
             ("clusters", self.clusters, MAX_CLUSTERS),
             ("neighbours", self.neighbours, MAX_ROWS),
-            ("edges asked for", self.asked, MAX_ASKED),
+            ("asked", self.asked, MAX_ASKED),
             ("rounds", self.rounds as usize, 1000),
             ("iterations", self.iterations as usize, 1000),
         ];
@@ -446,7 +454,12 @@ mod tests {
     }
 
     fn settled(more: &str) -> Result<Job, Fault> {
-        let text = format!("features = 8\nclasses = 3\nasked = 5\n{more}\n");
+        let asked = if more.contains("asked") {
+            ""
+        } else {
+            "asked = 5\n"
+        };
+        let text = format!("{asked}features = 8\nclasses = 3\n{more}\n");
         settle::settle(settle::parse(&text)?, Known { signed: true })
     }
 
@@ -474,7 +487,9 @@ mod tests {
         refused("suite = \"des\"", "suite: ");
         refused("d_max = 1", "d_max");
         refused("range = 0", "range");
-        refused("scale = 256", "scale: invalid value");
+        refused("scale = 256", "scale: is 256; it must be 1 to 255");
+        refused("d_max = 1e200", "d_max");
+        refused("asked = 0", "asked: 0; from 1 to");
         refused("clusters = 2.5", "clusters: invalid type");
         refused(
             "round = 2",

@@ -90,10 +90,12 @@
 //! | [`garble`] | garbled circuits |
 //! | [`lwe`] | inner products from module learning with errors |
 //! | [`paillier`] | Paillier's cryptosystem |
+//! | [`job`] | jobs, from what people write to digests; records of answers |
 //! | [`kdf`] | seeds and the keys derived from them |
 //! | [`party`] | how protocols run: parties, endpoints, frames, ledger |
 //! | [`kernel`] | the fast code below |
 //! | `node` | server and clients on a network: feature `net` |
+//! | [`rounds`] | sums and means of arrays, round after round |
 //! | [`phases`] | the phases of all protocols in one table |
 //! | [`simulate`] | all parties of a run in one process |
 //! | [`replay`] | parties that live from one message to the next, with a journal |

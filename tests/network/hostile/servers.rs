@@ -2,6 +2,7 @@
 
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tonic::{Request, Response, Status as Refused};
+use undertone::job::is_hidden;
 use undertone::node::Application;
 use undertone_tests::network::names;
 
@@ -140,11 +141,17 @@ pub(super) async fn a_wrong_challenge_ends_the_client<K: Kit>(kit: K) {
     }
 }
 
-/// NET-8: the client declines a job of another application, and one that it cannot read.
+/// NET-8: the client declines a job of another application, and one that it cannot read. NET-30: it
+/// repeats no character that would control its terminal.
 pub(super) async fn a_job_of_another_application_is_declined<K: Kit>(kit: K) {
     for (application, job, expected) in [
         ("other", kit.application(3).offer(), "runs the application"),
         (K::Application::NAME, b"\xff".to_vec(), ""),
+        (
+            K::Application::NAME,
+            b"\"\\u001b[2J\" = 1\n".to_vec(),
+            "[2J",
+        ),
     ] {
         let (task, mut calls) = deceived(&kit, PATIENT).await;
         let mut call = calls.recv().await.unwrap();
@@ -160,6 +167,7 @@ pub(super) async fn a_job_of_another_application_is_declined<K: Kit>(kit: K) {
         assert!(answer.declined.contains(expected), "{}", answer.declined);
         let error = error(task).await;
         assert!(matches!(error, JoinError::Declined(_)), "{error}");
+        assert!(!error.to_string().chars().any(is_hidden), "{error:?}");
     }
 }
 

@@ -7,7 +7,6 @@ use undertone::data::Kind;
 use undertone::kdf::Seed;
 use undertone::label::Rows;
 use undertone::node::jobs;
-
 use undertone::pssl::{Data, Job, quantise};
 use undertone::simulate::PairwiseSimulation;
 

@@ -7,7 +7,7 @@ use undertone_node::{JobError, deadlines};
 /// whether all clients of the roster have keys.
 ///
 /// # Errors
-/// A [`JobError`] that names the key.
+/// A [`JobError`] that says what is wrong. It names the key if one key is wrong.
 pub fn parse<J: Job>(text: &str, signed: bool) -> Result<J, JobError> {
     settle(deadlines::entries(text)?, Known { signed }).map_err(JobError::new)
 }
@@ -15,7 +15,13 @@ pub fn parse<J: Job>(text: &str, signed: bool) -> Result<J, JobError> {
 /// Reads an [`offer`](undertone_job::offer).
 ///
 /// # Errors
-/// A [`JobError`] that names the key.
+/// A [`JobError`], as of [`parse`], and for an offer that is longer than a job file may be.
 pub fn from_offer<J: Job>(bytes: &[u8]) -> Result<J, JobError> {
+    if bytes.len() > deadlines::MAX_FILE {
+        return Err(JobError::new(format!(
+            "the offer is longer than {} bytes",
+            deadlines::MAX_FILE
+        )));
+    }
     undertone_job::from_offer(bytes).map_err(JobError::new)
 }

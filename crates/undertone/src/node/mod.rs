@@ -9,6 +9,8 @@
 //! | [`mod@sum`] | secure sums or weighted means of the clients' arrays, round after round |
 //! | [`train`] | a model, trained round after round with propagated labels |
 //!
+//! [`jobs`] reads the job files and offers of applications that have one type for their job.
+//!
 //! The rest is [`undertone_node`]: it moves messages, enforces deadlines, and knows no application.
 //! It runs every type that implements [`Application`] and [`Participant`].
 

@@ -92,7 +92,8 @@ impl Member<'_> {
             )));
         }
         let facts = self.participant.describe(&offer.job);
-        let facts = facts.map_err(Decline::telling)?;
+        // What cannot be read is the server's text.
+        let facts = facts.map_err(|why| Decline::telling(wire::plain(&why)))?;
         let facts = facts.iter().map(|(name, value)| format!("{name} {value}"));
         let facts: Vec<String> = facts.collect();
         tracing::info!(

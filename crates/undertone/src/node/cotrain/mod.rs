@@ -1,5 +1,5 @@
 //! The application `cotrain`: clients vote on public rows, exchange after exchange, with
-//! [`cotrain`](undertone_cotrain).
+//! [`undertone_cotrain`].
 //!
 //! A job has a session for each exchange, and one in which all clients get the last consensus. It
 //! ends when the consensus repeats. A client may miss an exchange. A server with a

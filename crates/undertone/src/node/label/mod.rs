@@ -1,5 +1,5 @@
 //! The application `label`: label propagation over the rows of all clients, by
-//! [`label`](undertone_label).
+//! [`undertone_label`].
 //!
 //! A job is one session, or two if it standardises features. Its file, `job.toml`, may say:
 //!

@@ -2,7 +2,8 @@
 //! [`pssl`](undertone_pssl).
 //!
 //! A job is one session. **A client takes part in one session only.** In a second one its rows
-//! would get further edges with the same clients. The fields of the job file, `job.toml`:
+//! would get further edges with the same clients. The usual fields of the job file, `job.toml` (all
+//! are in [`Job`](undertone_pssl::Job)):
 //!
 //! ```toml
 //! application = "pssl"

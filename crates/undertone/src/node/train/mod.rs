@@ -1,5 +1,5 @@
 //! The application `train`: federated averaging with propagated labels, round after round, with
-//! [`training`](undertone_train).
+//! [`undertone_train`].
 //!
 //! A job has a session for the census, one for each round, and one in which all clients get the
 //! final model. A client may leave after one round and come back in a later one, with its
