@@ -41,16 +41,13 @@ impl<'py> FromPyObject<'_, 'py> for Stated {
                 given.extract::<bool>()?.into()
             } else if let Ok(whole) = given.extract::<u64>() {
                 whole.into()
-            } else if let Ok(negative) = given.extract::<i64>() {
-                negative.into()
             } else if let Ok(real) = given.extract::<f64>() {
                 if !real.is_finite() {
                     return Err(value(format!("{key}: is not finite")));
                 }
                 real.into()
             } else {
-                let why = |_| value(format!("{key}: is no number, text or truth value"));
-                given.extract::<String>().map_err(why)?.into()
+                given.extract::<String>()?.into()
             };
             entries.insert(key, entry);
         }
