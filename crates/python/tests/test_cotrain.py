@@ -546,7 +546,7 @@ def test_a_learner_must_not_use_its_own_party(dealt: Deal) -> None:
 
 
 def test_the_example_runs() -> None:
-    script = ROOT / "examples" / "python" / "cotraining.py"
+    script = ROOT / "examples" / "python" / "cotrain.py"
     done = subprocess.run(
         [sys.executable, str(script), str(ROOT / "data" / "breast_cancer.npz")],
         capture_output=True, text=True, timeout=300, check=True,

@@ -608,7 +608,7 @@ def test_a_mean_teacher_learns(dealt: Callable[..., Dealt]) -> None:
 @pytest.mark.torch
 def test_the_example_runs() -> None:
     pytest.importorskip("torch")
-    script = ROOT / "examples" / "python" / "training.py"
+    script = ROOT / "examples" / "python" / "train.py"
     command = [sys.executable, str(script), str(ROOT / "data" / "digits.npz")]
     done = subprocess.run(
         [*command, "--rounds", "2", "--label-rounds", "2"],
