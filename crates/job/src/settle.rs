@@ -120,9 +120,7 @@ pub fn settle<J: Job>(stated: Entries, known: Known) -> Result<J, Fault> {
     }
     all.extend(stated.clone());
     J::derive(&mut all, known)?;
-    let job: J = read(&all).map_err(|why| wrong::<J>(&usual, &stated, why))?;
-    job.check()?;
-    Ok(job)
+    made(&all, &usual, &stated)
 }
 
 /// The offer of a job: TOML with every key.
@@ -142,9 +140,7 @@ pub fn from_offer<J: Job>(bytes: &[u8]) -> Result<J, Fault> {
     if let Some(key) = usual.keys().find(|key| !stated.contains_key(*key)) {
         return Err(Fault::of(key, "is missing"));
     }
-    let job: J = read(&stated).map_err(|why| wrong::<J>(&usual, &stated, why))?;
-    job.check()?;
-    Ok(job)
+    made(&stated, &usual, &stated)
 }
 
 /// A job, or another type of the same form, as entries.
@@ -196,6 +192,13 @@ fn only_known(stated: &Entries, usual: &Entries) -> Result<(), Fault> {
     let keys: Vec<&str> = usual.keys().map(|key| &key[..]).collect();
     let why = format!("is no key of the job; its keys are {}", keys.join(", "));
     Err(Fault::of(unknown, why))
+}
+
+/// The job with `all` these entries, of which some are `stated`.
+fn made<J: Job>(all: &Entries, usual: &Entries, stated: &Entries) -> Result<J, Fault> {
+    let job: J = read(all).map_err(|why| wrong::<J>(usual, stated, why))?;
+    job.check()?;
+    Ok(job)
 }
 
 fn read<J: Job>(all: &Entries) -> Result<J, serde_json::Error> {

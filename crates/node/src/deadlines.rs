@@ -55,7 +55,10 @@ impl JobError {
     }
 }
 
-/// The entries that every job file may have.
+/// The keys that every job file may have.
+const COMMON: [&str; 2] = ["application", "deadlines"];
+
+/// Their values.
 #[derive(Deserialize)]
 struct Common {
     application: Option<String>,
@@ -89,7 +92,7 @@ pub fn application(text: &str) -> Result<Option<String>, JobError> {
 pub fn parameters<T: DeserializeOwned>(text: &str) -> Result<T, JobError> {
     common(text)?;
     let mut table = toml::de::DeTable::parse(text).map_err(JobError::new)?;
-    for key in ["application", "deadlines"] {
+    for key in COMMON {
         table.get_mut().remove(key);
     }
     T::deserialize(toml::de::Deserializer::from(table)).map_err(|mut error| {
@@ -105,7 +108,7 @@ pub fn parameters<T: DeserializeOwned>(text: &str) -> Result<T, JobError> {
 pub fn entries(text: &str) -> Result<Entries, JobError> {
     common(text)?;
     let mut table: toml::Table = toml::from_str(text).map_err(JobError::new)?;
-    for key in ["application", "deadlines"] {
+    for key in COMMON {
         table.remove(key);
     }
     settle::of_toml(table).map_err(JobError::new)

@@ -53,7 +53,7 @@ fn job(rules: &Bound<'_, PyAny>) -> PyResult<cotrain::Job> {
         noise: noise.parse().map_err(|why| named("noise", noise, why))?,
         exchanges: rules.exchanges,
         min_clients: rules.min_clients,
-        trust: options::trust(rules.malicious_server),
+        trust: rules.malicious_server.into(),
         suite: rules.suite.parse().map_err(value)?,
         ..cotrain::Job::new(rules.rows, rules.features, rules.classes, rules.public)
     };

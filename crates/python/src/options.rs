@@ -12,19 +12,9 @@ use undertone::kdf::Seed;
 use undertone::label::Params;
 use undertone::party::PartyId;
 use undertone::setup::identity::{Credentials, Identity, Pins};
-use undertone::sum::Trust;
 use zeroize::Zeroize;
 
 use crate::errors::value;
-
-/// The server that sums withstand.
-pub(crate) fn trust(malicious_server: bool) -> Trust {
-    if malicious_server {
-        Trust::MaliciousServer
-    } else {
-        Trust::SemiHonest
-    }
-}
 
 /// What a caller states of a job: a dictionary. A value of `None` is not stated.
 pub(crate) struct Stated(Entries);
@@ -41,13 +31,16 @@ impl<'py> FromPyObject<'_, 'py> for Stated {
                 given.extract::<bool>()?.into()
             } else if let Ok(whole) = given.extract::<u64>() {
                 whole.into()
+            } else if let Ok(negative) = given.extract::<i64>() {
+                negative.into()
             } else if let Ok(real) = given.extract::<f64>() {
                 if !real.is_finite() {
                     return Err(value(format!("{key}: is not finite")));
                 }
                 real.into()
             } else {
-                given.extract::<String>()?.into()
+                let why = |_| value(format!("{key}: is no number, text or truth value"));
+                given.extract::<String>().map_err(why)?.into()
             };
             entries.insert(key, entry);
         }
@@ -154,7 +147,7 @@ impl LabelRules {
             backend: backend(&self.backend)?,
             phe: Phe::default(),
             min_clients: self.min_clients,
-            trust: trust(self.malicious_server),
+            trust: self.malicious_server.into(),
             suite: self.suite.parse().map_err(value)?,
             job: None,
         };

@@ -263,7 +263,7 @@ impl SumRules {
         let words = words.ok_or_else(|| value("size is too large"))?;
         let rules = Rules {
             min_clients: self.min_clients,
-            trust: options::trust(self.malicious_server),
+            trust: self.malicious_server.into(),
             suite: self.suite.parse().map_err(value)?,
             groups: self.groups.map(|least| Groups::new(self.clients, least)),
             ..Rules::plain(session, words)

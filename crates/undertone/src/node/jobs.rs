@@ -25,3 +25,22 @@ pub fn from_offer<J: Job>(bytes: &[u8]) -> Result<J, JobError> {
     }
     undertone_job::from_offer(bytes).map_err(JobError::new)
 }
+
+#[cfg(test)]
+mod tests {
+    use undertone_job::offer;
+    use undertone_pssl::Job;
+
+    use super::*;
+
+    #[test]
+    fn offers_are_no_longer_than_job_files() {
+        let mut bytes = offer(&Job::new(8, 16, 3, 70));
+        assert!(from_offer::<Job>(&bytes).is_ok());
+        bytes.resize(deadlines::MAX_FILE, b'\n');
+        assert!(from_offer::<Job>(&bytes).is_ok());
+        bytes.push(b'\n');
+        let error = from_offer::<Job>(&bytes).unwrap_err().to_string();
+        assert!(error.contains("longer than 65536 bytes"), "{error}");
+    }
+}

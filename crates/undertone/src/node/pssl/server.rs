@@ -25,7 +25,7 @@ impl Pairwise {
 }
 
 impl Application for Pairwise {
-    const NAME: &'static str = "pssl";
+    const NAME: &'static str = <Job as undertone_job::Job>::NAME;
 
     type Report = Report;
 
