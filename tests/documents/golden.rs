@@ -138,12 +138,12 @@ fn cotrain(kind: Votes, pinned: bool) -> String {
 }
 
 fn pssl(reveal: Reveal) -> String {
-    let simulation = pssl::simulation(4, |job| {
+    let mut simulation = pssl::simulation(4, |job| {
         job.rounds = 2;
         job.reveal = reveal;
     });
     let mut frames = Frames::default();
-    let run = simulation.run_over(frames.network()).unwrap();
+    let run = simulation.run(frames.network()).unwrap();
     assert!(run.clients.iter().all(Result::is_ok));
     frames.digest()
 }

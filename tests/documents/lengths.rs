@@ -6,6 +6,7 @@ use undertone::cotrain::{self, Consensus, Noise, Votes};
 use undertone::fedgraph::{self, Cut, FEATURES, Predict};
 use undertone::garble::{Audience, Builder};
 use undertone::hamming::{Backend, Phe};
+use undertone::job::Application as _;
 use undertone::job::Record;
 use undertone::kdf::Seed;
 use undertone::kernel::BitMatrix;
@@ -482,7 +483,7 @@ fn every_message_of_a_graph_between_pairs_has_its_predicted_length() {
         |job| (job.d_min, job.asked) = (0.79, 2),
     ];
     for change in changes {
-        let simulation = pssl_runs::simulation(4, |job| {
+        let mut simulation = pssl_runs::simulation(4, |job| {
             job.rounds = 2;
             change(job);
         });
@@ -491,27 +492,21 @@ fn every_message_of_a_graph_between_pairs_has_its_predicted_length() {
             let list = sent.entry((from, to, frame[4])).or_default();
             list.push(frame.len() - HEADER_LEN);
         });
-        let run = simulation.run_over(network).unwrap();
+        let run = simulation.run(network).unwrap();
         assert!(run.clients.iter().all(Result::is_ok));
         for list in sent.values_mut() {
             list.sort_unstable();
         }
         let rows: Vec<usize> = run.report.clients.iter().map(|(_, rows)| *rows).collect();
-        let due = of_pairwise(simulation.job(), &rows, &simulation.clear().pairs);
+        let job = simulation.server().job().clone();
+        let due = of_pairwise(&job, &rows, &pssl_runs::in_the_clear(&simulation).pairs);
         for (link, list) in &due {
-            assert_eq!(
-                sent.get(link),
-                Some(list),
-                "{link:?} of {:?}",
-                simulation.job()
-            );
+            assert_eq!(sent.get(link), Some(list), "{link:?} of {job:?}");
         }
         assert_eq!(sent.len(), due.len());
         hold_ledgers(&due, &run.ledgers);
         // The estimate that is printed before a run.
-        let most = simulation
-            .job()
-            .pair_bytes(simulation.job().most_comparisons());
+        let most = job.pair_bytes(job.most_comparisons());
         let fixed = 20_000 + 12 * 30_000;
         for pair in [(0, 1), (1, 3)] {
             let [a, b] = [pair.0, pair.1].map(PartyId::client);

@@ -1,11 +1,13 @@
 //! A graph between pairs of clients: the run under cryptography is the run in the clear.
 
+use undertone::party::Network;
 use undertone::pssl::{Job, Reveal};
-use undertone_tests::pssl::simulation;
+use undertone_tests::pssl::{in_the_clear, simulation};
 
 fn same_as_clear(clients: usize, change: impl FnOnce(&mut Job)) -> usize {
-    let simulation = simulation(clients, change);
-    let (run, clear) = (simulation.run().unwrap(), simulation.clear());
+    let mut simulation = simulation(clients, change);
+    let clear = in_the_clear(&simulation);
+    let run = simulation.run(Network::new()).unwrap();
     let mut edges = 0;
     for (client, outcome) in run.clients.iter().enumerate() {
         let outcome = outcome.as_ref().unwrap();

@@ -8,7 +8,6 @@ use undertone::data::Kind;
 use undertone::kdf::Seed;
 use undertone::label::Rows;
 use undertone::pssl::{Data, Job, Reveal, clear};
-use undertone::simulate::PairwiseSimulation;
 use undertone_tests::root;
 
 use super::cotrain::auc;
@@ -68,7 +67,7 @@ impl Graph {
         let mut job = Job::new(64, SCALE, CLASSES, 72);
         change(&mut job);
         let run = Seed::from_bytes([seed as u8; 32]);
-        let clear = PairwiseSimulation::new(job.clone(), clients.clone(), run).clear();
+        let clear = clear::simulated(&job, &clients, &run);
         let of = |client: usize| ends(&clear, client, clients[client].len());
         Self {
             ends: (0..CLIENTS).map(of).collect(),

@@ -1,7 +1,6 @@
 //! An offer of each application, with other values than the defaults.
 
-use undertone::job::Fields;
-use undertone::job::{Job as _, offer};
+use undertone::job::{Fields, Job as _, from_offer, offer};
 use undertone::node::{cotrain, fedgraph, jobs, label, sum, train};
 use undertone::pssl;
 
@@ -57,7 +56,7 @@ pub fn all() -> Vec<(&'static str, Vec<u8>, Read)> {
             Some(job.cotraining.fields())
         }),
         ("pssl", offer(&paired), |text| {
-            let job: pssl::Job = jobs::from_offer(text.as_bytes()).ok()?;
+            let job: pssl::Job = from_offer(text.as_bytes()).ok()?;
             Some(job.fields())
         }),
         ("fedgraph", graph.to_offer(), |text| {

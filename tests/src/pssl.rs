@@ -3,15 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use undertone::job::Job as _;
-use undertone::job::Record;
-use undertone::kdf::Seed;
+use undertone::job::simulation::Parties;
+use undertone::job::{Agreed, Application as _, Job as _, Record, SessionContext, Terms as _};
+use undertone::kdf::{Seed, simulated};
 use undertone::party::frame::HEADER_LEN;
-use undertone::party::{Aborted, Endpoint, Limits, Network, Node, PartyId, Script, SessionId};
-use undertone::pssl::{self, Data, Job, Outcome, Place, Report, clear};
+use undertone::party::{Aborted, Network, PartyId, Script, SessionId};
+use undertone::pssl::{self, Client, Data, Job, Outcome, Report, Server, Simulation, Terms, clear};
 use undertone::setup::group::{self, Secrecy};
 use undertone::setup::seal::{Channel, KeyPair};
-use undertone::simulate::PairwiseSimulation;
 
 use crate::tamper::set_payload;
 
@@ -52,14 +51,30 @@ pub fn job() -> Job {
     Job::new(FEATURES, SCALE, 3, ROWS).with_range(0.1, 0.8)
 }
 
-/// Clients with [`ROWS`] rows each, or a few more.
-pub fn simulation(clients: usize, change: impl FnOnce(&mut Job)) -> PairwiseSimulation {
+/// Clients with [`ROWS`] rows each, or a few more, whose terms every job meets.
+///
+/// # Panics
+/// When the rows do not fit the job.
+pub fn simulation(clients: usize, change: impl FnOnce(&mut Job)) -> Simulation {
     let mut job = job();
     change(&mut job);
-    let clients = (0..clients)
-        .map(|client| data(client, ROWS + client))
-        .collect();
-    PairwiseSimulation::new(job, clients, Seed::from_bytes([7; 32]))
+    let made = pssl::simulation(job, rows(clients), seed());
+    made.unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// The run of a [`simulation`] in the clear.
+pub fn in_the_clear(simulation: &Simulation) -> clear::Outcome {
+    let clients = rows(simulation.all().len());
+    clear::simulated(simulation.server().job(), &clients, &seed())
+}
+
+/// [`ROWS`] rows of each client, or a few more.
+fn rows(clients: usize) -> Vec<Arc<Data>> {
+    (0..clients).map(|c| data(c, ROWS + c)).collect()
+}
+
+fn seed() -> Seed {
+    Seed::from_bytes([7; 32])
 }
 
 /// A run in which parties may have other rules, and whose outcome every party keeps.
@@ -88,15 +103,14 @@ impl World {
         change(&mut job);
         Self {
             jobs: (job.clone(), vec![job; clients]),
-            clients: (0..clients).map(|c| data(c, ROWS + c)).collect(),
-            seed: Seed::from_bytes([7; 32]),
+            clients: rows(clients),
+            seed: seed(),
         }
     }
 
     /// The session.
     pub fn session(&self) -> SessionId {
-        let none = SessionId([0; 32]);
-        SessionId(*self.seed.derive(none, "simulated session", &[]).expose())
+        simulated::session(&self.seed)
     }
 
     /// The session of the protocols of the run, by `docs/spec/pssl.md`.
@@ -111,8 +125,11 @@ impl World {
 
     /// The randomness of a party.
     pub fn seed(&self, who: PartyId) -> Seed {
-        let id = [who.to_wire()];
-        self.seed.derive(self.session(), "simulated client", &id)
+        simulated::party(&self.seed, self.session(), who)
+    }
+
+    fn place(&self, who: PartyId) -> SessionContext {
+        SessionContext::new(self.session(), who, self.seed(who))
     }
 
     /// The rules of the setup.
@@ -130,15 +147,11 @@ impl World {
     /// When the job is impossible.
     pub fn client(&self, who: PartyId) -> Script<'static, Outcome> {
         let at = who.index().expect("a client");
-        let place = Place {
-            session: self.session(),
-            me: who,
-            seed: self.seed(who),
-            credentials: None,
-            record: Record::simulated(),
-        };
-        let data = Arc::clone(&self.clients[at]);
-        pssl::client(self.jobs.1[at].clone(), data, place).expect("a possible job")
+        let client = Client::of(Terms::anything(), Arc::clone(&self.clients[at]));
+        let mut client = Agreed::new(client, Record::simulated());
+        let agreed = client.agree_to(self.jobs.1[at].clone(), false);
+        agreed.unwrap_or_else(|why| panic!("{why}"));
+        client.client(self.place(who)).expect("a possible job")
     }
 
     /// The server.
@@ -146,9 +159,9 @@ impl World {
     /// # Panics
     /// When the job is impossible.
     pub fn server(&self) -> Script<'static, Report> {
-        let own = self.seed(PartyId::SERVER);
-        let server = pssl::server(self.jobs.0.clone(), self.session(), self.all(), own);
-        server.expect("a possible job")
+        let mut server = Server::new(self.jobs.0.clone());
+        let party = server.server(self.place(PartyId::SERVER), self.all());
+        party.expect("a possible job")
     }
 
     /// Runs it over `network`.
@@ -159,25 +172,21 @@ impl World {
     /// Runs it with this server, and with other clients where `instead` has one.
     pub fn run_with(
         &self,
-        mut network: Network<'_>,
+        network: Network<'_>,
         server: Script<'static, Report>,
         instead: impl Fn(PartyId) -> Option<Script<'static, Outcome>>,
     ) -> Session {
-        let id = self.session();
-        let mut server = Endpoint::new(PartyId::SERVER, id, Limits::default(), server);
-        let client = |who: PartyId| {
-            let party = instead(who).unwrap_or_else(|| self.client(who));
-            Endpoint::new(who, id, Limits::default(), party)
+        let client = |who| (who, instead(who).unwrap_or_else(|| self.client(who)));
+        let parties = Parties {
+            session: self.session(),
+            server,
+            clients: self.all().into_iter().map(client).collect(),
         };
-        let mut clients: Vec<_> = self.all().into_iter().map(client).collect();
-        let mut nodes: Vec<&mut dyn Node> = vec![&mut server];
-        nodes.extend(clients.iter_mut().map(|client| client as &mut dyn Node));
         // Parties that wait forever have an error.
-        let _ = network.run(&mut nodes);
-        let outcome = |client: Endpoint<_>| (client.id(), client.finish().map(|(out, _)| out));
+        let outcomes = parties.outcomes(network);
         Session {
-            server: server.finish().map(|(report, _)| report),
-            clients: clients.into_iter().map(outcome).collect(),
+            server: outcomes.server,
+            clients: outcomes.clients.into_iter().collect(),
         }
     }
 

@@ -56,8 +56,8 @@ Examples:
 pub(crate) const PSSL: &str = "\
 Examples:
   undertone pssl data/digits.npz --classes 1,2,3,4
-  undertone pssl data/digits.npz --clients 5 --labelled 0.1 --d-min 2 --d-max 3 --plot edges.svg
-  undertone pssl data/digits.npz --classes 1,2,3,4 --reveal accept --local-start --json";
+  undertone pssl data/digits.npz --clients 5 --labelled 0.1 --set d_min=2 --plot edges.svg
+  undertone pssl data/digits.npz --classes 1,2,3,4 --set reveal=accept --json";
 
 /// Of `sum`.
 pub(crate) const SUM: &str = "\

@@ -1,7 +1,9 @@
-//! What the parties of a job agree on, and what a client may answer once.
+//! The seam between applications and what runs them: jobs, terms, sessions, and what a client may
+//! answer once.
 //!
 //! A [`Job`] is an application's job as one type, which [`settle()`] makes from what people write.
-//! So far `pssl` has one.
+//! [`Terms`] are what a client agrees to. An [`Application`] and a [`Participant`] make the parties
+//! of sessions; a [`Simulation`] drives them in memory. So far `pssl` has these.
 //! [`Fields`] are what a job states, with the digest by which its parties compare them. Clients'
 //! [`columns`] are compared by the server. The [`record`] holds what a client has answered. A
 //! [`StateFile`] is a file that must survive.
@@ -20,16 +22,26 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod agreed;
+mod application;
 pub mod columns;
 pub mod disk;
 pub mod record;
+mod session;
 pub mod settle;
+pub mod simulation;
 pub mod state_file;
+pub mod terms;
 pub mod testing;
 
+pub use agreed::{Agreed, AgreedJob};
+pub use application::{Application, Participant};
 pub use record::Record;
+pub use session::{Decline, Next, SessionContext, Unwilling};
 pub use settle::{Entries, Fault, Job, Known, entries, from_offer, offer, settle};
+pub use simulation::Simulation;
 pub use state_file::StateFile;
+pub use terms::{Insist, Terms};
 
 use std::collections::BTreeMap;
 

@@ -19,6 +19,9 @@ use serde_json::Value;
 
 use crate::Fields;
 
+/// Most bytes of a job file, and of an offer.
+pub const MAX_FILE: usize = 1 << 16;
+
 /// Keys and values of a job, in order.
 pub type Entries = IndexMap<String, Value>;
 
@@ -89,6 +92,12 @@ pub trait Job: Serialize + DeserializeOwned + Clone + PartialEq + Send + Sync + 
     /// What is not possible, and what to do.
     fn check(&self) -> Result<(), Fault>;
 
+    /// The fewest clients with which the job goes on.
+    fn min_clients(&self) -> usize;
+
+    /// Whether sums withstand a server that cheats. Clients then need keys.
+    fn malicious_server(&self) -> bool;
+
     /// The fields of the job, for its digest.
     fn fields(&self) -> Fields {
         let entries = entries(self).into_iter();
@@ -109,7 +118,7 @@ pub trait Job: Serialize + DeserializeOwned + Clone + PartialEq + Send + Sync + 
 /// An unknown or a missing key, a value of another type, a job that is not possible.
 pub fn settle<J: Job>(stated: Entries, known: Known) -> Result<J, Fault> {
     let usual = entries(&J::usual());
-    only_known(&stated, &usual)?;
+    only_known(&stated, &usual, "is no key of the job; its keys are")?;
     let absent = |key: &&&str| !stated.contains_key(**key);
     if let Some(key) = J::STATED.iter().find(absent) {
         return Err(Fault::of(*key, "is missing"));
@@ -120,7 +129,42 @@ pub fn settle<J: Job>(stated: Entries, known: Known) -> Result<J, Fault> {
     }
     all.extend(stated.clone());
     J::derive(&mut all, known)?;
-    made(&all, &usual, &stated)
+    let job: J = made(&all, &usual, &stated)?;
+    job.check()?;
+    Ok(job)
+}
+
+/// What a type with these `usual` entries is with those that people have `stated`. `what` says
+/// what another key is.
+pub(crate) fn over<T: DeserializeOwned>(
+    usual: &Entries,
+    stated: Entries,
+    what: &str,
+) -> Result<T, Fault> {
+    only_known(&stated, usual, what)?;
+    let mut all = usual.clone();
+    all.extend(stated.clone());
+    made(&all, usual, &stated)
+}
+
+/// Reads `KEY=VALUE`, as people write it on a command line. The value is one of TOML. Text needs no
+/// quotes.
+///
+/// # Errors
+/// There is no `=`, or the value is of a type that no key has.
+pub fn pair(text: &str) -> Result<(String, Value), Fault> {
+    let Some((key, value)) = text.split_once('=') else {
+        return Err(Fault::new(format!("'{text}' is not KEY=VALUE")));
+    };
+    let (key, value) = (key.trim(), value.trim());
+    let read = toml::from_str::<toml::Table>(&format!("value = {value}"));
+    let read = read.ok().filter(|table| table.len() == 1);
+    let read = read.and_then(|mut table| table.remove("value"));
+    let value = read.unwrap_or_else(|| value.into());
+    match plain(value) {
+        Ok(value) => Ok((key.to_owned(), value)),
+        Err(why) => Err(Fault::of(key, why)),
+    }
 }
 
 /// The offer of a job: TOML with every key.
@@ -133,14 +177,21 @@ pub fn offer<J: Job>(job: &J) -> Vec<u8> {
 /// # Errors
 /// Those of [`settle`].
 pub fn from_offer<J: Job>(bytes: &[u8]) -> Result<J, Fault> {
+    if bytes.len() > MAX_FILE {
+        return Err(Fault::new(format!(
+            "the offer is longer than {MAX_FILE} bytes"
+        )));
+    }
     let text = std::str::from_utf8(bytes).map_err(Fault::new)?;
     let stated = parse(text)?;
     let usual = entries(&J::usual());
-    only_known(&stated, &usual)?;
+    only_known(&stated, &usual, "is no key of the job; its keys are")?;
     if let Some(key) = usual.keys().find(|key| !stated.contains_key(*key)) {
         return Err(Fault::of(key, "is missing"));
     }
-    made(&stated, &usual, &stated)
+    let job: J = made(&stated, &usual, &stated)?;
+    job.check()?;
+    Ok(job)
 }
 
 /// A job, or another type of the same form, as entries.
@@ -185,32 +236,30 @@ fn plain(value: toml::Value) -> Result<Value, &'static str> {
     })
 }
 
-fn only_known(stated: &Entries, usual: &Entries) -> Result<(), Fault> {
+fn only_known(stated: &Entries, usual: &Entries, what: &str) -> Result<(), Fault> {
     let Some(unknown) = stated.keys().find(|key| !usual.contains_key(*key)) else {
         return Ok(());
     };
     let keys: Vec<&str> = usual.keys().map(|key| &key[..]).collect();
-    let why = format!("is no key of the job; its keys are {}", keys.join(", "));
+    let why = format!("{what} {}", keys.join(", "));
     Err(Fault::of(unknown, why))
 }
 
-/// The job with `all` these entries, of which some are `stated`.
-fn made<J: Job>(all: &Entries, usual: &Entries, stated: &Entries) -> Result<J, Fault> {
-    let job: J = read(all).map_err(|why| wrong::<J>(usual, stated, why))?;
-    job.check()?;
-    Ok(job)
+/// What has `all` these entries, of which some are `stated`.
+fn made<T: DeserializeOwned>(all: &Entries, usual: &Entries, stated: &Entries) -> Result<T, Fault> {
+    read(all).map_err(|why| wrong::<T>(usual, stated, why))
 }
 
-fn read<J: Job>(all: &Entries) -> Result<J, serde_json::Error> {
-    J::deserialize(MapDeserializer::new(all.clone().into_iter()))
+fn read<T: DeserializeOwned>(all: &Entries) -> Result<T, serde_json::Error> {
+    T::deserialize(MapDeserializer::new(all.clone().into_iter()))
 }
 
 /// The fault of the first of the stated values that cannot be read among usual ones.
-fn wrong<J: Job>(usual: &Entries, stated: &Entries, why: serde_json::Error) -> Fault {
+fn wrong<T: DeserializeOwned>(usual: &Entries, stated: &Entries, why: serde_json::Error) -> Fault {
     for (key, value) in stated {
         let mut all = usual.clone();
         all.insert(key.clone(), value.clone());
-        if let Err(why) = read::<J>(&all) {
+        if let Err(why) = read::<T>(&all) {
             return Fault::of(key, why);
         }
     }
@@ -306,6 +355,14 @@ mod tests {
             Ok(())
         }
 
+        fn min_clients(&self) -> usize {
+            3
+        }
+
+        fn malicious_server(&self) -> bool {
+            false
+        }
+
         fn check(&self) -> Result<(), Fault> {
             let why = "the oven takes 1 to 8";
             (1..=8)
@@ -345,6 +402,39 @@ mod tests {
         assert_eq!(fault("loaves = 2\ngrams = 2000-01-01"), "grams: is a date");
         assert!(fault("loaves = 2\n[grams]\na = 1").starts_with("grams: is a table; only"));
         assert!(fault("loaves").contains("expected"), "{}", fault("loaves"));
+    }
+
+    #[test]
+    fn a_pair_is_a_key_and_a_value_of_toml_or_text() {
+        let value = |text: &str| pair(text).map(|(key, value)| format!("{key}: {value}"));
+        assert_eq!(value("rounds=5").unwrap(), "rounds: 5");
+        assert_eq!(value("rounds = 5").unwrap(), "rounds: 5");
+        assert_eq!(value("alpha=0.5").unwrap(), "alpha: 0.5");
+        assert_eq!(value("open=true").unwrap(), "open: true");
+        assert_eq!(value("reveal=bucket").unwrap(), "reveal: \"bucket\"");
+        assert_eq!(value("reveal=\"bucket\"").unwrap(), "reveal: \"bucket\"");
+        assert_eq!(value("name=a=b").unwrap(), "name: \"a=b\"");
+        assert_eq!(value("name=").unwrap(), "name: \"\"");
+        assert_eq!(value("of=[1, 2]").unwrap(), "of: [1,2]");
+        assert!(
+            value("rounds")
+                .unwrap_err()
+                .to_string()
+                .contains("not KEY=VALUE")
+        );
+        assert_eq!(value("d=inf").unwrap_err().to_string(), "d: is not finite");
+        // A value of several lines is text, and adds no key.
+        assert_eq!(value("a=1\nb=2").unwrap(), "a: \"1\\nb=2\"");
+    }
+
+    #[test]
+    fn an_offer_is_no_longer_than_a_file() {
+        let mut bytes = offer(&settled("loaves = 2").unwrap());
+        bytes.resize(MAX_FILE, b'\n');
+        assert!(from_offer::<Bread>(&bytes).is_ok());
+        bytes.push(b'\n');
+        let fault = from_offer::<Bread>(&bytes).unwrap_err();
+        assert!(fault.why.contains("longer than 65536 bytes"), "{fault}");
     }
 
     #[test]

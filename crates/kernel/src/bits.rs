@@ -116,26 +116,31 @@ impl BitMatrix {
     }
 
     /// Number of rows.
+    #[inline]
     pub fn rows(&self) -> usize {
         self.rows
     }
 
     /// Number of columns.
+    #[inline]
     pub fn columns(&self) -> usize {
         self.columns
     }
 
     /// Words in a row.
+    #[inline]
     pub fn stride(&self) -> usize {
         self.columns.div_ceil(64)
     }
 
     /// Bytes in a packed row.
+    #[inline]
     pub fn row_bytes(&self) -> usize {
         self.columns.div_ceil(8)
     }
 
     /// All words, row after row.
+    #[inline]
     pub fn words(&self) -> &[u64] {
         &self.words
     }
@@ -144,6 +149,7 @@ impl BitMatrix {
     ///
     /// # Panics
     /// When there is no such row.
+    #[inline]
     pub fn row(&self, row: usize) -> &[u64] {
         &self.words[row * self.stride()..(row + 1) * self.stride()]
     }
@@ -152,6 +158,7 @@ impl BitMatrix {
     ///
     /// # Panics
     /// When there is no such row or column.
+    #[inline]
     pub fn get(&self, row: usize, column: usize) -> bool {
         assert!(column < self.columns, "column {column} of {}", self.columns);
         self.row(row)[column / 64] >> (column % 64) & 1 == 1
@@ -161,6 +168,7 @@ impl BitMatrix {
     ///
     /// # Panics
     /// When there is no such row or column.
+    #[inline]
     pub fn set(&mut self, row: usize, column: usize, value: bool) {
         assert!(row < self.rows, "row {row} of {}", self.rows);
         assert!(column < self.columns, "column {column} of {}", self.columns);

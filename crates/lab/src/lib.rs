@@ -11,7 +11,7 @@
 //! | [`ot`] | `ot` | makes oblivious transfers between two parties |
 //! | [`experiment`], [`split`] | `label FILE`, `deal` | deals one labelled data set to clients |
 //! | [`keys`], [`masks`] | several | options that commands share |
-//! | [`noise`], [`runs`] | several | options that commands share |
+//! | [`noise`], [`runs`], [`stated`] | several | options that commands share |
 //! | [`input`], [`output`] | all | reads data sets; writes files whole or not at all |
 //! | [`interrupt`] | all | removes temporary files and child processes after a signal |
 //! | [`plot`] | `label` | draws accuracy, and rows by class |
@@ -48,6 +48,7 @@ pub mod pssl;
 pub mod report;
 pub mod runs;
 pub mod split;
+pub mod stated;
 pub mod sum;
 #[cfg(feature = "train")]
 pub mod train;

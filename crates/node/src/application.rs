@@ -11,15 +11,16 @@
 
 use std::sync::Arc;
 
-use indexmap::IndexMap;
-use serde_json::Value;
 use undertone_job::record::Peers;
+use undertone_job::{Agreed, Entries, Job, SessionContext};
 use undertone_kdf::Seed;
 use undertone_party::{Abort, Aborted, Party, PartyId, Phase, SessionId};
 use undertone_setup::identity::Credentials;
 
+pub use undertone_job::{Decline, Next, Unwilling};
+
 /// Named values for status pages and reports, in order.
-pub type Facts = IndexMap<String, Value>;
+pub type Facts = Entries;
 
 /// A party's place in a session.
 #[derive(Debug)]
@@ -39,13 +40,16 @@ pub struct Seat {
     pub peers: Option<Arc<Peers>>,
 }
 
-/// What follows a session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Next {
-    /// Another session of the same job.
-    Again,
-    /// Nothing: the job is over.
-    Done,
+impl Seat {
+    fn context(self, credentials: Option<Credentials>) -> SessionContext {
+        SessionContext {
+            job: self.job,
+            number: self.session,
+            credentials,
+            peers: self.peers,
+            ..SessionContext::new(self.id, self.me, self.seed)
+        }
+    }
 }
 
 /// The server's half of an application: makes the server's party of each session.
@@ -168,53 +172,74 @@ pub trait Participant: Send {
     fn ended(&mut self, output: Self::Output) -> Next;
 }
 
-/// Why a client declines a job. It prints as the client itself reads it.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{own}")]
-pub struct Decline {
-    told: String,
-    own: String,
-}
-
-impl Decline {
-    /// A reason that the server and all clients are told. It must not depend on the client's data.
-    pub fn telling(why: impl ToString) -> Self {
-        let why = why.to_string();
-        Self {
-            told: why.clone(),
-            own: why,
-        }
-    }
-
-    /// The reason `own`, which stays at this client. The others are told `told`.
-    pub fn keeping(told: impl ToString, own: impl ToString) -> Self {
-        Self {
-            told: told.to_string(),
-            own: own.to_string(),
-        }
-    }
-
-    /// The part that the server and all clients are told.
-    pub fn told(&self) -> &str {
-        match &self.told[..] {
-            "" => "it gives no reason",
-            told => told,
-        }
-    }
-}
-
-/// Why a client takes no part in a session.
+/// The server's half of an application that has a [job of its own type](undertone_job::Application).
 #[derive(Debug)]
-pub enum Unwilling {
-    /// It takes no part in this session and waits for the next one. The server and the other
-    /// clients are told why.
-    Skips(String),
-    /// It leaves the job.
-    Leaves(Abort),
+pub struct Served<A>(pub A);
+
+impl<A: undertone_job::Application> Application for Served<A> {
+    const NAME: &'static str = A::Job::NAME;
+
+    type Report = A::Report;
+
+    fn phases(&self) -> Vec<Phase> {
+        self.0.phases()
+    }
+
+    fn offer(&self) -> Vec<u8> {
+        undertone_job::offer(self.0.job())
+    }
+
+    fn describe(&self) -> Facts {
+        undertone_job::entries(self.0.job())
+    }
+
+    fn needed(&self, roster: usize) -> usize {
+        self.0.needed(roster)
+    }
+
+    fn begin(&mut self) {
+        self.0.begin();
+    }
+
+    fn server(
+        &mut self,
+        seat: Seat,
+        clients: Vec<PartyId>,
+    ) -> Result<impl Party<Output = A::Report> + 'static + use<A>, Abort> {
+        self.0.server(seat.context(None), clients)
+    }
+
+    fn ended(&mut self, session: Result<A::Report, &Aborted>) -> Next {
+        self.0.ended(session.as_ref().map_err(|aborted| *aborted))
+    }
+
+    fn results(&self) -> Facts {
+        self.0.results()
+    }
 }
 
-impl From<Abort> for Unwilling {
-    fn from(cause: Abort) -> Self {
-        Self::Leaves(cause)
+impl<P: undertone_job::Participant> Participant for Agreed<P> {
+    const NAME: &'static str = P::Job::NAME;
+
+    type Output = P::Output;
+
+    fn describe(&self, job: &[u8]) -> Result<Facts, String> {
+        self.describe(job)
+    }
+
+    fn agree(&mut self, job: &[u8], signed: bool) -> Result<(), Decline> {
+        self.agree(job, signed)
+    }
+
+    fn client(
+        &mut self,
+        seat: Seat,
+        credentials: Option<Credentials>,
+    ) -> Result<impl Party<Output = P::Output> + 'static + use<P>, Unwilling> {
+        self.client(seat.context(credentials))
+    }
+
+    fn ended(&mut self, output: P::Output) -> Next {
+        self.ended(output)
     }
 }

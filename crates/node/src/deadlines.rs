@@ -19,8 +19,7 @@ use undertone_party::Phase;
 
 use crate::wire;
 
-/// Largest job file in bytes.
-pub const MAX_FILE: usize = 1 << 16;
+pub use undertone_job::settle::MAX_FILE;
 
 /// Longest deadline in seconds.
 const LONGEST: f64 = 1e6;
@@ -112,6 +111,19 @@ pub fn entries(text: &str) -> Result<Entries, JobError> {
         table.remove(key);
     }
     settle::of_toml(table).map_err(JobError::new)
+}
+
+/// The text of a job file with these values in place of its own.
+///
+/// # Errors
+/// A [`JobError`] when the text is no job file.
+pub fn with(text: &str, stated: &Entries) -> Result<String, JobError> {
+    let mut table: toml::Table = toml::from_str(text).map_err(JobError::new)?;
+    table.extend(toml::Table::try_from(stated).map_err(JobError::new)?);
+    // Values come before tables.
+    let deadlines = table.remove("deadlines");
+    table.extend(deadlines.map(|own| ("deadlines".to_owned(), own)));
+    toml::to_string(&table).map_err(JobError::new)
 }
 
 impl Deadlines {

@@ -44,7 +44,7 @@ pub mod tls;
 mod trust;
 mod wire;
 
-pub use application::{Application, Decline, Facts, Next, Participant, Seat, Unwilling};
+pub use application::{Application, Decline, Facts, Next, Participant, Seat, Served, Unwilling};
 pub use checkpoint::Checkpoint;
 pub use client::{JoinError, Joined, join};
 pub use deadlines::{Deadlines, JobError};

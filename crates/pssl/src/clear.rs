@@ -1,6 +1,8 @@
 //! The same computation in the clear: what the protocol is compared with.
 
-use undertone_kdf::Seed;
+use std::sync::Arc;
+
+use undertone_kdf::{Seed, simulated};
 use undertone_party::{PartyId, SessionId};
 
 use crate::data::Data;
@@ -18,7 +20,7 @@ pub struct Client<'a> {
     pub me: PartyId,
     /// Its rows and labels.
     pub data: &'a Data,
-    /// Its randomness, as in [`Place`](crate::Place).
+    /// Its randomness, as of its [context](undertone_job::SessionContext).
     pub seed: &'a Seed,
 }
 
@@ -72,6 +74,21 @@ pub fn run(job: &Job, session: SessionId, clients: &[Client<'_>]) -> Outcome {
         clusters,
         pairs,
     }
+}
+
+/// The run of a [`simulation`](crate::simulation) in the clear.
+pub fn simulated(job: &Job, rows: &[Arc<Data>], seed: &Seed) -> Outcome {
+    let id = simulated::session(seed);
+    let ids = (0..rows.len()).map(PartyId::client);
+    let seeds: Vec<Seed> = ids
+        .clone()
+        .map(|me| simulated::party(seed, id, me))
+        .collect();
+    let clients = ids.zip(rows).zip(&seeds);
+    let clients: Vec<_> = clients
+        .map(|((me, data), seed)| Client { me, data, seed })
+        .collect();
+    run(job, id, &clients)
 }
 
 fn rounds(job: &Job, clients: &[Client<'_>], edges: &[Vec<(PartyId, Vec<Edge>)>]) -> Vec<Scores> {

@@ -4,13 +4,12 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use undertone_job::Job as _;
-use undertone_job::record::{self, Claim, Record};
+use undertone_job::record::{self, Claim};
+use undertone_job::{Job as _, SessionContext};
 use undertone_kdf::Seed;
 use undertone_party::script::try_join_all;
 use undertone_party::{Abort, Io, Lockstep, PartyId, Script, SessionId};
 use undertone_setup::group::{self, Group, Secrecy};
-use undertone_setup::identity::Credentials;
 use undertone_setup::seal::Channel;
 use undertone_setup::sealed::Sealed;
 use undertone_sum::{self as sum, Trust};
@@ -25,21 +24,6 @@ use crate::scores::{Partners, Scores, alone, decide, one_hot, propagate};
 use crate::{EDGES, SLOTS, circuits, local};
 
 const SERVER: PartyId = PartyId::SERVER;
-
-/// A client's place in a session.
-#[derive(Debug)]
-pub struct Place {
-    /// The session.
-    pub session: SessionId,
-    /// The client.
-    pub me: PartyId,
-    /// The client's randomness.
-    pub seed: Seed,
-    /// With credentials the client signs its keys and checks all signatures.
-    pub credentials: Option<Credentials>,
-    /// What the client's rows have answered.
-    pub record: Record,
-}
 
 /// What a client has at the end.
 #[derive(Clone, PartialEq)]
@@ -61,24 +45,28 @@ impl std::fmt::Debug for Outcome {
     }
 }
 
-/// The script of a client.
+/// The script of a client. The record of `at` is that of its rows.
 ///
 /// # Errors
 /// [`Abort::Misuse`] when the job is impossible, or the client's rows do not fit it.
-pub fn client(job: Job, data: Arc<Data>, place: Place) -> Result<Script<'static, Outcome>, Abort> {
+pub fn client(
+    job: Job,
+    data: Arc<Data>,
+    at: SessionContext,
+) -> Result<Script<'static, Outcome>, Abort> {
     job.check().map_err(Abort::Misuse)?;
     let fits = data.check(&job);
     fits.map_err(|error| Abort::Misuse(error.to_string()))?;
-    if job.trust == Trust::MaliciousServer && place.credentials.is_none() {
+    if job.trust == Trust::MaliciousServer && at.credentials.is_none() {
         return Err(Abort::Misuse(
             "a job against a malicious server needs clients with credentials".into(),
         ));
     }
     let client = Box::new(Client {
-        context: job.context(place.session),
+        context: job.context(at.id),
         job,
         data,
-        place,
+        at,
     });
     Ok(Script::new(group::PHASE, move |io| client.run(io)))
 }
@@ -87,7 +75,7 @@ struct Client {
     context: SessionId,
     job: Job,
     data: Arc<Data>,
-    place: Place,
+    at: SessionContext,
 }
 
 /// The slots of all clients: those of client `of` are the rows `slots[of]` of the sums.
@@ -95,8 +83,8 @@ type Slots = BTreeMap<PartyId, Range<usize>>;
 
 impl Client {
     fn derive(&self, purpose: &str) -> Seed {
-        let me = [self.place.me.to_wire()];
-        self.place.seed.derive(self.context, purpose, &me)
+        let me = [self.at.me.to_wire()];
+        self.at.seed.derive(self.context, purpose, &me)
     }
 
     async fn run(self: Box<Self>, io: Io) -> Result<Outcome, Abort> {
@@ -107,9 +95,9 @@ impl Client {
             min_clients: self.job.min_clients,
         };
         let hello = Hello::new(&self.job, self.data.len()).write();
-        let credentials = self.place.credentials.clone();
+        let credentials = self.at.credentials.clone();
         let seed = self.derive("group");
-        let setup = group::client(rules, self.place.me, hello, credentials, seed)?;
+        let setup = group::client(rules, self.at.me, hello, credentials, seed)?;
         let group = io.run(setup).await?;
         let slots = Hello::slots(&self.job, &group.members)?;
 
@@ -120,9 +108,9 @@ impl Client {
         io.pause().await;
 
         // Steps 3 to 7: edges with each other client, once.
-        let claims = self.place.record.session(&record::Place {
-            session: self.place.session,
-            seed: &self.place.seed,
+        let claims = self.at.record.session(&record::Place {
+            session: self.at.id,
+            seed: &self.at.seed,
             job: self.job.digest(),
         });
         claims.claim(Claim::Pairs)?;
@@ -183,11 +171,11 @@ impl Client {
         let pairs = group.channels.into_iter().map(|(peer, channel)| {
             let circuits = circuits.clone();
             async move {
-                let seed = pair::seed(&self.place.seed, self.context, peer);
+                let seed = pair::seed(&self.at.seed, self.context, peer);
                 let end_seed = seed.derive(self.context, "orders", &[]);
                 let link = Box::new(Link {
                     context: self.context,
-                    me: self.place.me,
+                    me: self.at.me,
                     peer,
                     circuits,
                     end: End::new(&self.job, &self.data, clusters, &end_seed),
@@ -271,17 +259,17 @@ impl Client {
         clients: usize,
     ) -> Result<(), Abort> {
         let total = slots.values().map(|range| range.end).max().unwrap_or(0);
-        let me = self.place.me;
+        let me = self.at.me;
         let sum = |number: u32| {
             let words = Arc::clone(&ahead.words);
             let input = sum::Input {
                 own: slots[&me].clone(),
                 ..sum::Input::late(move || Ok(std::mem::take(&mut *lock(&words))))
-                    .with_credentials(self.place.credentials.clone())
+                    .with_credentials(self.at.credentials.clone())
             };
             let rules = self.job.sum(self.context, number, total);
             let id = [me.to_wire(), number];
-            let seed = self.place.seed.derive(self.context, "propagation", &id);
+            let seed = self.at.seed.derive(self.context, "propagation", &id);
             sum::client(rules, me, input, seed)
         };
         let numbers = ahead.made..ahead.made + Job::sums_at_once(clients, left);

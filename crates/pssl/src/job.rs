@@ -176,6 +176,14 @@ impl undertone_job::Job for Job {
     fn check(&self) -> Result<(), Fault> {
         self.check().map_err(Fault::new)
     }
+
+    fn min_clients(&self) -> usize {
+        self.min_clients
+    }
+
+    fn malicious_server(&self) -> bool {
+        self.trust.into()
+    }
 }
 
 impl Job {

@@ -16,6 +16,7 @@
 //! `docs/spec/pssl.md`.
 #![forbid(unsafe_code)]
 
+mod application;
 pub mod circuits;
 pub mod clear;
 mod client;
@@ -28,10 +29,12 @@ mod pair;
 pub mod product;
 mod scores;
 mod server;
+mod terms;
 
 use undertone_party::Phase;
 
-pub use client::{Outcome, Place, client};
+pub use application::{Client, Server, Simulation, simulation};
+pub use client::{Outcome, client};
 pub use data::{Data, DataError, quantise};
 pub use job::{
     ATTEMPTS, COMPARISONS, Job, MAX_ASKED, MAX_CLIENTS, MAX_CLUSTERS, MAX_COMPARED, MAX_FEATURES,
@@ -40,6 +43,7 @@ pub use job::{
 pub use pair::Edge;
 pub use scores::{Scores, decide};
 pub use server::{Report, server};
+pub use terms::Terms;
 
 /// Edges between pairs of clients.
 pub const EDGES: Phase = Phase {

@@ -6,6 +6,7 @@ use pyo3::create_exception;
 use pyo3::exceptions::{PyException, PyUserWarning, PyValueError};
 use pyo3::prelude::*;
 use undertone::job::record::TOLD;
+use undertone::job::{Decline, Unwilling};
 use undertone::party::{Abort, Aborted, CourierError, PartyId};
 use undertone::replay::ReplayError;
 use undertone::simulate::SimulationError;
@@ -83,6 +84,22 @@ pub(crate) fn value(error: impl Display) -> PyErr {
 /// An argument that a party refuses.
 pub(crate) fn misuse(error: Abort) -> PyErr {
     value(error)
+}
+
+/// A job that a client declines. What others are not told is about the client's own data.
+pub(crate) fn declined(why: Decline) -> PyErr {
+    if why.told() != why.to_string() {
+        return value(why);
+    }
+    RefusedError::new_err(why.to_string())
+}
+
+/// A session in which a client takes no part.
+pub(crate) fn unwilling(why: Unwilling) -> PyErr {
+    match why {
+        Unwilling::Skips(why) => value(why),
+        Unwilling::Leaves(cause) => misuse(cause),
+    }
 }
 
 /// Whether this party has aborted because of its record. [`PyParty`](crate::party::PyParty) has the

@@ -17,7 +17,7 @@ use zeroize::Zeroize;
 use crate::errors::value;
 
 /// What a caller states of a job: a dictionary. A value of `None` is not stated.
-pub(crate) struct Stated(Entries);
+pub(crate) struct Stated(pub(crate) Entries);
 
 impl<'py> FromPyObject<'_, 'py> for Stated {
     type Error = PyErr;

@@ -6,14 +6,15 @@ use numpy::ndarray::Array2;
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyReadonlyArray2};
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
-use undertone::job::Job as _;
+use undertone::job::{Agreed, Application as _, Job as _, SessionContext, terms};
 use undertone::party::{Network, PartyId, SessionId};
-use undertone::pssl::{Data, Job, Outcome, Place, Report, client, server};
-use undertone::simulate::PairwiseSimulation;
+use undertone::pssl::{Client, Data, Job, Outcome, Report, Server, simulation};
 
 use crate::arrays::{self, contiguous};
 use crate::costs::{Spent, spent};
-use crate::errors::{aborted, misuse, number, numbers, simulation, value};
+use crate::errors::{
+    aborted, declined, misuse, number, numbers, simulation as failed, unwilling, value,
+};
 use crate::interrupt;
 use crate::options::Stated;
 use crate::options::{self, Keys};
@@ -100,8 +101,9 @@ pub(crate) fn pssl<'py>(
     let (clients, seed) = (clients?, options::seed(seed)?);
     let run = interrupt::run(py, progress, |tell| {
         let network = Network::new().observe(|who, phase| tell(&|| format!("{phase}, {who}")));
-        let run = PairwiseSimulation::new(job, clients, seed).run_over(network);
-        run.map_err(simulation)
+        simulation(job, clients, seed)
+            .and_then(|mut simulation| simulation.run(network))
+            .map_err(|error| failed(error.into()))
     })?;
     let clients = run.clients.into_iter().map(|outcome| {
         let outcome = outcome.map_err(|error| aborted(&error))?;
@@ -119,6 +121,7 @@ pub(crate) fn pssl<'py>(
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn pssl_client(
     rules: Stated,
+    terms: Stated,
     session: [u8; 32],
     index: usize,
     clients: usize,
@@ -132,18 +135,20 @@ pub(crate) fn pssl_client(
     let (me, session) = (options::client(index, clients)?, SessionId(session));
     let record = record::given(record)?;
     record::know(&record, credentials.as_ref());
-    let place = Place {
-        session,
-        me,
-        seed: options::seed(seed)?,
-        credentials: credentials.map(|keys| keys.credentials(me)).transpose()?,
-        record: record.clone(),
-    };
     let rows: PyReadonlyArray2<'_, u8> = features.extract()?;
     let digests = record::digests(contiguous(&rows)?, rows.as_array().ncols());
     record::bring(&record, digests, None)?;
     let data = Arc::new(data(features, labels)?);
-    let party = client(rules.job::<Job>()?, data, place).map_err(misuse)?;
+    let terms = terms::terms(terms.0).map_err(value)?;
+    let signed = credentials.is_some();
+    let at = SessionContext {
+        credentials: credentials.map(|keys| keys.credentials(me)).transpose()?,
+        ..SessionContext::new(session, me, options::seed(seed)?)
+    };
+    let mut client = Agreed::new(Client::of(terms, data), record.clone());
+    let job = rules.job::<Job>()?;
+    client.agree_to(job, signed).map_err(declined)?;
+    let party = client.client(at).map_err(unwilling)?;
     let convert = |py: Python<'_>, outcome: Outcome| had(py, outcome)?.into_py_any(py);
     let convert = Arc::new(convert);
     let party = PyParty::new((me, session), party, convert);
@@ -161,7 +166,9 @@ pub(crate) fn pssl_server(
     pool::ready()?;
     let (ids, session) = (options::all(clients)?, SessionId(session));
     let seed = options::seed(seed)?;
-    let party = server(rules.job::<Job>()?, session, ids, seed).map_err(misuse)?;
+    let at = SessionContext::new(session, PartyId::SERVER, seed);
+    let mut server = Server::new(rules.job::<Job>()?);
+    let party = server.server(at, ids).map_err(misuse)?;
     let convert = |py: Python<'_>, report: Report| learned(&report).into_py_any(py);
     let place = (PartyId::SERVER, session);
     Ok(PyParty::new(place, party, Arc::new(convert)))

@@ -46,6 +46,17 @@ pub enum Trust {
     MaliciousServer,
 }
 
+impl Trust {
+    /// Fewest clients of a roster of `roster` with which a session starts. If sums withstand a
+    /// server that lies about dropped clients, clients accept only a few absent ones.
+    pub fn needed(self, min_clients: usize, roster: usize) -> usize {
+        match self {
+            Self::SemiHonest => min_clients,
+            Self::MaliciousServer => min_clients.max(Wiring::default().fewest(roster)),
+        }
+    }
+}
+
 impl From<bool> for Trust {
     /// Whether sums withstand a malicious server.
     fn from(malicious_server: bool) -> Self {

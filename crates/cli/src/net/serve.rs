@@ -18,10 +18,12 @@ use undertone::node::sum::{Mean, Sum};
 #[cfg(feature = "train")]
 use undertone::node::train;
 use undertone::node::train::Train;
-use undertone::node::{Application, Deadlines, Facts, ServeError, Verdict, admin, deadlines};
-use undertone::node::{jobs, pssl::Pairwise};
+use undertone::node::{
+    Application, Deadlines, Facts, ServeError, Served, Verdict, admin, deadlines, jobs,
+};
 #[cfg(feature = "train")]
 use undertone::party::{PartyId, SessionId};
+use undertone::pssl;
 
 #[cfg(not(feature = "train"))]
 use crate::missing;
@@ -35,7 +37,9 @@ use super::{
 };
 use undertone_lab::output::{self, Output};
 use undertone_lab::report::bytes;
-use undertone_lab::{Failure, Show, interrupt};
+use undertone_lab::{Failure, Show, interrupt, stated};
+
+const PSSL: &str = <pssl::Job as undertone::job::Job>::NAME;
 
 #[derive(Debug, Args)]
 #[group(skip)]
@@ -47,6 +51,9 @@ pub(crate) struct Serve {
     /// with default parameters]
     #[arg(long, value_name = "FILE")]
     job: Option<PathBuf>,
+    /// A key of the job and its value, such as rounds=10, in place of the value in the file
+    #[arg(long, value_name = "KEY=VALUE", value_parser = stated::pair)]
+    set: Vec<stated::Pair>,
     /// File with the server's certificate [default: server.pem beside the roster]
     #[arg(long, value_name = "FILE")]
     certificate: Option<PathBuf>,
@@ -148,16 +155,21 @@ impl Serve {
     }
 
     fn job(&self) -> Result<JobFile, Failure> {
-        match self.optional(&self.job, "job.toml") {
-            None => Ok(JobFile {
+        let mut job = match self.optional(&self.job, "job.toml") {
+            None => JobFile {
                 path: self.beside("job.toml"),
                 text: String::new(),
-            }),
-            Some(path) => Ok(JobFile {
+            },
+            Some(path) => JobFile {
                 text: text(&path, deadlines::MAX_FILE)?.to_string(),
                 path,
-            }),
+            },
+        };
+        let stated = stated::entries("--set", &self.set)?;
+        if !stated.is_empty() {
+            job.text = deadlines::with(&job.text, &stated).map_err(|error| job.unusable(error))?;
         }
+        Ok(job)
     }
 
     fn config(&self, warnings: &mut Warnings) -> Result<server::Config, Failure> {
@@ -225,10 +237,10 @@ impl Serve {
                 let label = Label::new(parsed.map_err(|error| job.unusable(error))?);
                 self.serve(config, &job, label, &warnings, show)
             }
-            Pairwise::NAME => {
+            PSSL => {
                 let parsed = jobs::parse(&job.text, signed);
-                let pairwise = Pairwise::new(parsed.map_err(|error| job.unusable(error))?);
-                self.serve(config, &job, pairwise, &warnings, show)
+                let server = pssl::Server::new(parsed.map_err(|error| job.unusable(error))?);
+                self.serve(config, &job, Served(server), &warnings, show)
             }
             Sum::NAME => {
                 let parsed = Sum::parse(&job.text, clients, signed);
@@ -284,7 +296,7 @@ impl Serve {
             other => Err(job.unusable(format!(
                 "application is {other:?}; it must be {:?}, {:?}, {:?}, {:?}, {:?} or {:?}",
                 Label::NAME,
-                Pairwise::NAME,
+                PSSL,
                 FeatureGraph::NAME,
                 Sum::NAME,
                 Train::NAME,
@@ -300,7 +312,7 @@ impl Serve {
                 "{options}: only for {of}; the job is {name:?}"
             )))
         };
-        if self.checkpoint.is_some() && [Label::NAME, Pairwise::NAME].contains(&name) {
+        if self.checkpoint.is_some() && [Label::NAME, PSSL].contains(&name) {
             return only(
                 "--checkpoint",
                 "sums, training, co-training and graph networks",

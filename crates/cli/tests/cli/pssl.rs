@@ -7,8 +7,8 @@ use undertone::data::Kind;
 use undertone::kdf::Seed;
 use undertone::label::Rows;
 use undertone::node::jobs;
-use undertone::pssl::{Data, Job, quantise};
-use undertone::simulate::PairwiseSimulation;
+use undertone::party::Network;
+use undertone::pssl::{Data, Job, quantise, simulation};
 
 use super::network::{LONG, Process, Trial};
 use super::{assert_fails, data, json, undertone};
@@ -19,7 +19,7 @@ const CLIENTS: usize = 4;
 fn run(more: &[&str]) -> std::process::Output {
     let digits = data("digits");
     let mut arguments = vec!["pssl", &digits, "--classes", "1,2,3,4", "--clients", "4"];
-    arguments.extend(["--runs", "2", "--rounds", "5", "--asked", "6"]);
+    arguments.extend(["--runs", "2", "--set", "rounds=5", "--set", "asked=6"]);
     arguments.extend(more);
     undertone(&arguments)
 }
@@ -56,7 +56,13 @@ fn clients_with_a_joint_graph_do_better_than_alone() {
 #[test]
 fn a_seed_fixes_the_experiment() {
     let fixed = || {
-        let object = json(&run(&["--json", "--reveal", "accept", "--local-start"]));
+        let object = json(&run(&[
+            "--json",
+            "--set",
+            "reveal=accept",
+            "--set",
+            "local_start=true",
+        ]));
         ["pssl_mean", "cssl_mean", "edges_per_pair"].map(|key| object[key].to_string())
     };
     assert_eq!(fixed(), fixed());
@@ -90,13 +96,24 @@ fn what_is_not_possible_is_refused() {
     let refused = |more: &[&str], code: i32, expected: &str| {
         assert_fails(&[&["pssl", &digits[..]], more].concat(), code, expected);
     };
-    refused(&["--lambda", "2"], 2, "82 of 100");
-    refused(&["--d-min", "3", "--d-max", "2"], 2, "d_min");
+    let refused_job = |set: &[&str], expected: &str| {
+        let more: Vec<&str> = set.iter().flat_map(|pair| ["--set", pair]).collect();
+        refused(&more, 2, expected);
+    };
+    refused_job(&["lambda=2"], "82 of 100");
+    refused_job(&["d_min=3", "d_max=2"], "d_min");
+    refused_job(&["reveal=all"], "bucket, distance, accept");
+    refused_job(&["rounds=1", "rounds=2"], "--set states rounds twice");
+    refused_job(&["features=64"], "features: it follows from the data");
+    refused_job(&["rounds"], "'rounds' is not KEY=VALUE");
+    refused_job(
+        &["round=5"],
+        "round: is no key of the job; its keys are features,",
+    );
     refused(&["--clients", "2"], 2, "three or more");
     refused(&["--labelled", "1"], 2, "--labelled");
     refused(&["--classes", "1,1"], 2, "twice");
     refused(&["--classes", "1,x"], 65, "no class 'x'");
-    refused(&["--reveal", "all"], 2, "bucket, distance, accept");
 }
 
 const JOB: &str = "application = \"pssl\"\nfeatures = 64\nclasses = 10\nscale = 16\nasked = 8\n\
@@ -117,9 +134,9 @@ fn in_one_process(trial: &Trial) -> Vec<Vec<Option<u16>>> {
     };
     let mut seed = [0; 32];
     seed[..8].copy_from_slice(&4u64.to_le_bytes());
-    let clients = (0..CLIENTS).map(client).collect();
-    let simulation = PairwiseSimulation::new(job, clients, Seed::from_bytes(seed));
-    let run = simulation.run().unwrap();
+    let clients: Vec<_> = (0..CLIENTS).map(client).collect();
+    let simulation = simulation(job, clients, Seed::from_bytes(seed));
+    let run = simulation.unwrap().run(Network::new()).unwrap();
     run.clients
         .into_iter()
         .map(|client| client.unwrap().labels)
@@ -180,13 +197,29 @@ fn terms_that_are_not_met_are_refused() {
         let log = trial.text(&format!("join-{client}.err"));
         assert!(log.contains(expected), "{log}");
     };
-    refused(0, &[], "--allow-reveal");
-    refused(1, &["--allow-reveal", "distance"], "--least-d-min");
-    let more = ["--allow-reveal", "distance", "--least-d-min", "0"];
-    refused(2, &more, "--allow-single");
+    refused(0, &[], "(term reveal)");
+    refused(1, &["--accept", "reveal=distance"], "(term d_min)");
+    let more = ["--accept", "reveal=distance", "--accept", "d_min=0"];
+    refused(2, &more, "(term allow_single)");
+    let more = [&more[..], &["--accept", "allow_single=true"]].concat();
     refused(
         0,
-        &[&more[..], &["--allow-single", "--max-rounds", "3"]].concat(),
-        "--max-rounds",
+        &[&more[..], &["--max-rounds", "3"]].concat(),
+        "(term max_rounds)",
+    );
+    let wrong = |more: &[&str], expected: &str| {
+        let arguments = [&["--application", "pssl"], more].concat();
+        let mut process = trial.join(1, &arguments);
+        assert_eq!(process.ends(LONG), Some(2));
+        let log = trial.text("join-1.err");
+        assert!(log.contains(expected), "{log}");
+    };
+    wrong(
+        &["--accept", "d_max=1"],
+        "--accept d_max: is none of the terms, which are min_clients,",
+    );
+    wrong(
+        &["--accept", "min_clients=3", "--min-clients", "4"],
+        "--min-clients and --accept",
     );
 }

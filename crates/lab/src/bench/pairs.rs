@@ -6,8 +6,8 @@ use clap::Args;
 use serde::Serialize;
 use undertone::kdf::Seed;
 use undertone::kernel::Prg;
-use undertone::pssl::{Data, EDGES, Job, asked};
-use undertone::simulate::{PairwiseRun, PairwiseSimulation};
+use undertone::party::Network;
+use undertone::pssl::{Data, EDGES, Job, asked, clear, simulation};
 
 use super::{closing, median, threads};
 use crate::ledgers::{together, total};
@@ -76,18 +76,16 @@ impl Pairs {
         Ok(Arc::new(data.map_err(Failure::data)?))
     }
 
-    fn simulation(&self, job: &Job, round: u8) -> Result<PairwiseSimulation, Failure> {
+    fn clients(&self, round: u8) -> Result<Vec<Arc<Data>>, Failure> {
         let mut prg = Prg::new(&[round; 32]);
         let mut centre = |_| -> Vec<u8> {
             let value = |_| 40 + (prg.next_u64() % 100) as u8;
             (0..self.features).map(value).collect()
         };
         let centres: Vec<Vec<u8>> = (0..self.classes).map(&mut centre).collect();
-        let clients: Result<Vec<_>, Failure> = (0..CLIENTS)
+        (0..CLIENTS)
             .map(|_| self.data(&mut prg, &centres))
-            .collect();
-        let seed = Seed::from_bytes([round; 32]);
-        Ok(PairwiseSimulation::new(job.clone(), clients?, seed))
+            .collect()
     }
 
     pub fn run(self, show: Show) -> Result<(), Failure> {
@@ -121,9 +119,15 @@ impl Pairs {
         let (mut pairs, mut propagation, mut sent) = (Vec::new(), Vec::new(), Vec::new());
         let (mut edges, mut rounds, mut exact) = (0, 0.0, true);
         for round in 0..self.repeat {
-            let simulation = self.simulation(job, round as u8)?;
-            let run = simulation.run()?;
-            exact &= is_exact(&simulation, &run);
+            let rows = self.clients(round as u8)?;
+            let seed = Seed::from_bytes([round as u8; 32]);
+            let clear = clear::simulated(job, &rows, &seed);
+            let run = simulation(job.clone(), rows, seed)
+                .and_then(|mut simulation| simulation.run(Network::new()))
+                .map_err(Failure::aborted)?;
+            let mut pairs_of = run.clients.iter().zip(&clear.edges);
+            exact &= pairs_of
+                .all(|(client, edges)| client.as_ref().is_ok_and(|client| client.edges == *edges));
             let all = together(&run.ledgers);
             let own = all.phase(EDGES).cloned().unwrap_or_default();
             pairs.push(milliseconds(own.compute) / 1e3 / CLIENTS as f64);
@@ -155,13 +159,6 @@ impl Pairs {
             exact,
         })
     }
-}
-
-/// Whether every client has the edges of a run in the clear.
-fn is_exact(simulation: &PairwiseSimulation, run: &PairwiseRun) -> bool {
-    let clear = simulation.clear();
-    let mut clients = run.clients.iter().zip(&clear.edges);
-    clients.all(|(client, edges)| client.as_ref().is_ok_and(|client| client.edges == *edges))
 }
 
 impl PairsReport {

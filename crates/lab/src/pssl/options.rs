@@ -3,13 +3,14 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use serde_json::Value;
+use undertone::job::{Known, settle};
 use undertone::pssl::{Job, Reveal, asked};
 
 use super::deal::Table;
-use crate::Failure;
-use crate::masks::Masks;
 use crate::report::{self, counted};
 use crate::split::{self, Split};
+use crate::{Failure, stated};
 
 /// Label rows over a graph between pairs of clients.
 #[derive(Debug, Args)]
@@ -32,45 +33,15 @@ pub struct Pssl {
     /// Share of each client's rows that keep their label, above 0 and below 1
     #[arg(long, value_name = "R", default_value_t = 0.05)]
     pub(super) labelled: f64,
-    /// Least length of an edge between clients, in units of the largest value of a feature
-    #[arg(long, value_name = "D", default_value_t = 1.5)]
-    pub(super) d_min: f64,
-    /// Greatest length of an edge between clients
-    #[arg(long, value_name = "D", default_value_t = 2.75)]
-    pub(super) d_max: f64,
-    /// What an edge tells its ends about its length: bucket (which quarter of the range), distance
-    /// (its square), or accept (nothing more)
-    #[arg(long, default_value = "bucket")]
-    pub(super) reveal: Reveal,
-    /// Number of clusters of each client [default: the number of classes]
-    #[arg(long, value_name = "L")]
-    pub(super) clusters: Option<usize>,
-    /// Edges asked for per pair of clusters [default: 0.64 times the rows of a cluster]
-    #[arg(long, value_name = "R")]
-    pub(super) asked: Option<usize>,
-    /// Neighbours of a row in its client's own graph
-    #[arg(long, value_name = "K", default_value_t = 10)]
-    pub(super) neighbours: usize,
-    /// Rounds of propagation
-    #[arg(long, value_name = "T", default_value_t = 20)]
-    pub(super) rounds: u32,
-    /// Edges of a row with one other client: only 1 is possible
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub(super) lambda: u32,
-    /// Begin with the result of propagation at each client alone, which blurs labels
-    #[arg(long)]
-    pub(super) local_start: bool,
-    /// Use rows with edges to one client only: their owner sees scores of single rows
-    #[arg(long)]
-    pub(super) allow_single: bool,
+    /// A key of the job and its value, such as d_min=2. The keys are those of a job file of pssl
+    #[arg(long, value_name = "KEY=VALUE", value_parser = stated::pair)]
+    pub(super) set: Vec<stated::Pair>,
     /// Number of runs, each with rows dealt anew
     #[arg(long, value_name = "R", default_value_t = 5)]
     pub(super) runs: u32,
     /// The first seed, from which everything random follows
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(super) seed: u64,
-    #[command(flatten)]
-    pub(super) masks: Masks,
     /// File for a picture of the accuracies of all runs (SVG)
     #[arg(long, value_name = "FILE")]
     pub(super) plot: Option<PathBuf>,
@@ -87,24 +58,25 @@ impl Pssl {
                 "--clients: three or more are needed; --runs: one or more",
             ));
         }
-        let clusters = self.clusters.unwrap_or(table.classes.len());
+        let mut all = stated::entries("--set", &self.set)?;
+        let own = [
+            ("features", table.features),
+            ("classes", table.classes.len()),
+            ("scale", table.scale.into()),
+        ];
+        for (key, value) in own {
+            if all.insert(key.to_owned(), value.into()).is_some() {
+                return Err(Failure::usage(format!(
+                    "--set {key}: it follows from the data"
+                )));
+            }
+        }
+        let clusters = all.get("clusters").and_then(Value::as_u64);
+        let clusters = clusters.map_or(table.classes.len(), |clusters| clusters as usize);
         let rows = table.labels.len() / self.clients;
-        let job = Job::new(table.features, table.scale, table.classes.len(), rows);
-        let job = Job {
-            clusters,
-            neighbours: self.neighbours,
-            asked: self.asked.unwrap_or(asked(rows, clusters)),
-            lambda: self.lambda,
-            reveal: self.reveal,
-            rounds: self.rounds,
-            local_start: self.local_start,
-            allow_single: self.allow_single,
-            trust: self.masks.trust(),
-            suite: self.masks.suite,
-            ..job.with_range(self.d_min, self.d_max)
-        };
-        job.check().map_err(Failure::usage)?;
-        Ok(job)
+        all.entry("asked".to_owned())
+            .or_insert_with(|| asked(rows, clusters).into());
+        settle(all, Known { signed: false }).map_err(Failure::usage)
     }
 
     pub(super) fn introduction(&self, table: &Table, job: &Job) -> String {
@@ -134,7 +106,7 @@ impl Pssl {
             job.d_max,
             counted(self.runs, "run"),
             self.seed,
-            match self.reveal {
+            match job.reveal {
                 Reveal::Bucket => "its quarter of the range",
                 Reveal::Distance => "the square of its length",
                 _ => "that it is there",

@@ -23,13 +23,7 @@ pub(super) struct Report {
     clients: usize,
     split: String,
     labelled: f64,
-    d_min: f64,
-    d_max: f64,
-    reveal: String,
-    clusters: usize,
-    asked: usize,
-    local_start: bool,
-    allow_single: bool,
+    job: Job,
     runs: u32,
     seed: u64,
     /// Propagation over all rows at one place.
@@ -96,13 +90,7 @@ impl Report {
             clients: options.clients,
             split: options.split.to_string(),
             labelled: options.labelled,
-            d_min: job.d_min,
-            d_max: job.d_max,
-            reveal: job.reveal.to_string(),
-            clusters: job.clusters,
-            asked: job.asked,
-            local_start: job.local_start,
-            allow_single: job.allow_single,
+            job: job.clone(),
             runs: options.runs,
             seed: options.seed,
             cssl_mean: cssl.mean,
@@ -164,7 +152,7 @@ impl Report {
         let lines = Lines {
             title: format!(
                 "{}: {} clients ({}), edges from {} to {}",
-                self.file, self.clients, self.split, self.d_min, self.d_max
+                self.file, self.clients, self.split, self.job.d_min, self.job.d_max
             ),
             step: "run",
             accuracy: "rows without a label",

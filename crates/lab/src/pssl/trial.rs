@@ -2,9 +2,8 @@
 
 use indicatif::ProgressBar;
 use undertone::kdf::Seed;
-use undertone::party::{Ledger, PartyId, SessionId};
-use undertone::pssl::{Data, Job, Outcome, clear, decide};
-use undertone::simulate::PairwiseSimulation;
+use undertone::party::{Ledger, Network, PartyId, SessionId};
+use undertone::pssl::{Data, Job, Outcome, clear, decide, simulation};
 
 use super::deal::Table;
 use super::options::Pssl;
@@ -81,9 +80,11 @@ impl Trial {
         }
 
         let run = self.seed.derive(SessionId([0; 32]), "run", &[]);
-        let run = PairwiseSimulation::new(job.clone(), dealt.clients.clone(), run).run()?;
+        let run = simulation(job.clone(), dealt.clients.clone(), run)
+            .and_then(|mut simulation| simulation.run(Network::new()))
+            .map_err(Failure::aborted)?;
         let outcomes: Result<Vec<Outcome>, _> = run.clients.into_iter().collect();
-        let outcomes = outcomes.map_err(undertone::simulate::SimulationError::from)?;
+        let outcomes = outcomes?;
         let mut pssl = Score::default();
         for ((data, truth), outcome) in dealt.clients.iter().zip(&dealt.truth).zip(&outcomes) {
             pssl.add(data, &outcome.labels, truth, classes);

@@ -5,8 +5,7 @@
 //! | [`cotrain`] | learners that vote on public rows, exchange after exchange |
 //! | [`fedgraph`] | a graph network over clients with different features of the same rows |
 //! | [`label`] | label propagation over the rows of all clients |
-//! | [`pssl`] | a graph between pairs of clients, and label propagation over it |
-//! | [`mod@sum`] | secure sums or weighted means of the clients' arrays, round after round |
+//! //! | [`mod@sum`] | secure sums or weighted means of the clients' arrays, round after round |
 //! | [`train`] | a model, trained round after round with propagated labels |
 //!
 //! [`jobs`] reads the job files and offers of applications that have one type for their job.
@@ -16,10 +15,8 @@
 
 pub mod cotrain;
 pub mod fedgraph;
-mod held;
 pub mod jobs;
 pub mod label;
-pub mod pssl;
 pub mod sum;
 mod terms;
 pub mod train;

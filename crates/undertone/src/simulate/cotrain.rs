@@ -161,10 +161,10 @@ impl CotrainingSimulation {
             parties.push((*me, party.map_err(|cause| aborted(*me, cause))?));
         }
         let driven = drive(network, id, server, parties)?;
-        self.state.take(&driven.server);
+        self.state.take(&driven.report);
         Ok(CotrainingRun {
             clients: members.into_iter().zip(driven.clients).collect(),
-            report: driven.server,
+            report: driven.report,
             ledgers: driven.ledgers,
         })
     }

@@ -108,7 +108,7 @@ impl<S: Sink> DistanceSimulation<S> {
         let driven = drive(network, session, server, clients)?;
         Ok(DistanceRun {
             clients: driven.clients,
-            collected: driven.server,
+            collected: driven.report,
             ledgers: driven.ledgers,
         })
     }

@@ -118,7 +118,7 @@ impl GraphSimulation {
         let driven = drive(network, id, server, parties)?;
         Ok(GraphRun {
             clients: driven.clients,
-            report: driven.server,
+            report: driven.report,
             ledgers: driven.ledgers,
         })
     }

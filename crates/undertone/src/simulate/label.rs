@@ -143,7 +143,7 @@ impl Simulation {
         let driven = drive(network, session, server, parties)?;
         Ok(Run {
             clients: driven.clients,
-            report: driven.server,
+            report: driven.report,
             ledgers: driven.ledgers,
         })
     }

@@ -90,7 +90,7 @@ impl<S: Source> RoundSimulation<S> {
         let driven = drive(network, session, server, parties)?;
         Ok(RoundRun {
             clients: driven.clients,
-            report: driven.server,
+            report: driven.report,
             kept: told.try_recv().map_or(kept, Arc::new),
             ledgers: driven.ledgers,
         })

@@ -72,7 +72,7 @@ impl ScalingSimulation {
         let driven = drive(network, session, server, parties)?;
         Ok(ScalingRun {
             clients: driven.clients,
-            contributors: driven.server,
+            contributors: driven.report,
             ledgers: driven.ledgers,
         })
     }

@@ -68,7 +68,7 @@ impl<W: Word> SumSimulation<W> {
         let driven = drive(network, rules.session, server, parties)?;
         Ok(SumRun {
             clients: driven.clients,
-            total: driven.server,
+            total: driven.report,
             ledgers: driven.ledgers,
         })
     }

@@ -158,7 +158,7 @@ pub(super) fn run(
     let out = own_output(&options.out, &inputs)?;
     options.log(warnings, show);
     let terms = Terms {
-        min_clients: options.min_clients,
+        min_clients: options.min_clients(),
         malicious_server: options.insists(),
         votes: mine.allow_votes,
         allow_unanimous: mine.allow_unanimous,

@@ -203,7 +203,7 @@ pub(super) fn run(
         show_embeddings: mine.show_embeddings,
         reveal_embeddings: mine.reveal_embeddings,
         min_network: mine.min_network,
-        min_clients: options.min_clients,
+        min_clients: options.min_clients(),
         max_steps: options.max_rounds.unwrap_or(Terms::default().max_steps),
     };
     let seed = randomness(options.link.insecure_seed)

@@ -165,7 +165,7 @@ pub(super) fn terms(join: &Join) -> Terms {
             usual.alpha
         },
         backends: options.backends.clone(),
-        min_clients: join.min_clients,
+        min_clients: join.min_clients(),
         max_peer_rows: options.max_peer_rows.unwrap_or_default(),
         standardise: !options.no_standardise,
         malicious_server: join.insists(),

@@ -16,7 +16,7 @@ mod train;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use undertone::job::Record;
+use undertone::job::{Record, Terms, terms};
 use undertone::node::client::Config;
 use undertone::node::roster;
 use undertone::setup::identity::Identity;
@@ -27,7 +27,10 @@ use crate::missing;
 use super::address::HostPort;
 use super::credentials::{Key, Warnings, authorities};
 use super::{Log, log, randomness, read_roster, seconds, seconds_above_zero};
-use undertone_lab::{Failure, Show};
+use undertone_lab::{Failure, Show, stated};
+
+/// Usual value of `--min-clients`.
+const MIN_CLIENTS: usize = 3;
 
 #[derive(Debug, Args)]
 #[group(skip)]
@@ -49,9 +52,9 @@ pub(crate) struct Join {
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
     /// Fewest clients to which this client agrees. With two clients each learns the other's part of
-    /// a sum
-    #[arg(long, value_name = "P", default_value_t = 3)]
-    min_clients: usize,
+    /// a sum [default: 3]
+    #[arg(long, value_name = "P")]
+    min_clients: Option<usize>,
     /// Agree also to jobs whose sums are not safe from a server that cheats. Without this option
     /// the command declines such jobs if all clients of the roster have keys
     #[arg(long)]
@@ -78,8 +81,6 @@ pub(crate) struct Join {
     label: label::LabelOptions,
     #[command(flatten)]
     sum: sum::SumOptions,
-    #[command(flatten)]
-    pssl: pssl::PsslOptions,
     #[cfg(feature = "train")]
     #[command(flatten)]
     train: train::TrainOptions,
@@ -226,9 +227,42 @@ impl Join {
         (!self.allow_free_sampling).then_some(self.groups_at_least)
     }
 
+    fn min_clients(&self) -> usize {
+        self.min_clients.unwrap_or(MIN_CLIENTS)
+    }
+
     /// Whether to require sums that are safe from a server that cheats.
     fn insists(&self) -> Option<bool> {
         self.semi_honest.then_some(false)
+    }
+
+    /// The terms of the options, and those that `--accept` states.
+    fn terms<J, T: Terms<J>>(&self) -> Result<T, Failure> {
+        let mut all = stated::entries("--accept", &self.record.terms())?;
+        let of_options = [
+            (
+                "--min-clients",
+                "min_clients",
+                self.min_clients.map(Into::into),
+            ),
+            (
+                "--semi-honest",
+                "malicious_server",
+                self.insists().map(Into::into),
+            ),
+            (
+                "--max-rounds",
+                "max_rounds",
+                self.max_rounds.map(Into::into),
+            ),
+        ];
+        for (option, key, value) in of_options {
+            let Some(value) = value else { continue };
+            if all.insert(key.to_owned(), value).is_some() {
+                return Err(Failure::usage(format!("{option} and --accept state {key}")));
+            }
+        }
+        terms::terms(all).map_err(|fault| Failure::usage(format!("--accept {fault}")))
     }
 
     /// The record of this client's data.
@@ -246,6 +280,11 @@ impl Join {
         let mut warnings = Warnings::default();
         let config = self.link.config(&mut warnings)?;
         match self.application() {
+            application if application != Application::Pssl && !self.record.terms().is_empty() => {
+                Err(Failure::usage(
+                    "--accept is only for pssl; the terms of other jobs have options",
+                ))
+            }
             Application::Label if self.max_rounds.is_some() => Err(Failure::usage(
                 "--max-rounds is for all applications but label propagation",
             )),

@@ -1,12 +1,11 @@
 //! `undertone join`, a graph between pairs of clients.
 
-use clap::Args;
 use serde::Serialize;
 use undertone::data::Kind;
+use undertone::job::Agreed;
 use undertone::label::Rows;
 use undertone::node::client::Config;
-use undertone::node::pssl::{Member, Terms};
-use undertone::pssl::{Data, Job, Reveal, quantise};
+use undertone::pssl::{Client, Data, Job, quantise};
 
 use super::super::credentials::Warnings;
 use super::Join;
@@ -15,21 +14,6 @@ use super::part::{Costs, own_output, take_part};
 use crate::files;
 use undertone_lab::output::{self, Output};
 use undertone_lab::{Failure, Show};
-
-#[derive(Debug, Args)]
-#[command(next_help_heading = "Graph between pairs of clients")]
-pub(super) struct PsslOptions {
-    /// The most that an edge may tell about its length: accept (nothing), bucket (its quarter of
-    /// the range) or distance
-    #[arg(long, value_name = "REVEAL", default_value_t = Terms::default().reveal)]
-    allow_reveal: Reveal,
-    /// Least distance at which this client agrees to join rows
-    #[arg(long, value_name = "D", default_value_t = Terms::default().d_min)]
-    least_d_min: f64,
-    /// Agree to jobs that show scores of single rows
-    #[arg(long)]
-    allow_single: bool,
-}
 
 /// The JSON object of `join`.
 #[derive(Debug, Serialize)]
@@ -63,23 +47,14 @@ pub(super) fn run(
     let (rows, labelled) = (labels.len(), labels.iter().flatten().count());
     let out = own_output(&options.out, &[&options.data])?;
     options.log(warnings, show);
-    let mine = &options.pssl;
-    let terms = Terms {
-        min_clients: options.min_clients,
-        malicious_server: options.insists(),
-        reveal: mine.allow_reveal,
-        d_min: mine.least_d_min,
-        allow_single: mine.allow_single,
-        max_rounds: options.max_rounds.unwrap_or(Terms::default().max_rounds),
-    };
     let make = move |job: &Job| {
         let values = quantise(features.values(), job.range, job.scale);
         let values = values.map_err(|error| error.to_string())?;
         Data::new(features.dim(), values, labels.clone()).map_err(|error| error.to_string())
     };
-    let mut member = Member::new(terms, make, record.clone());
+    let mut member = Agreed::new(Client::new(options.terms()?, make), record.clone());
     let joined = take_part(&config, &mut member, &record)?;
-    let outcome = member.into_outcome();
+    let outcome = member.into_output();
     let outcome = outcome.ok_or_else(|| Failure::aborted("the job ended without labels"))?;
     write(out, &outcome.labels, &names)?;
     if outcome.edges.iter().all(|(_, edges)| edges.is_empty()) {

@@ -2,13 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use undertone::job::record::{Record, Volatile, default_folder};
 use undertone::label::Rows;
 use undertone::node::client::Config;
 
 use super::super::record::Accept;
-use undertone_lab::Failure;
+use undertone_lab::{Failure, stated};
 
 #[derive(Debug, Args)]
 pub(super) struct RecordOptions {
@@ -20,12 +20,38 @@ pub(super) struct RecordOptions {
     /// records in the state folder of the service or the user]
     #[arg(long, value_name = "DIR")]
     records: Option<PathBuf>,
-    /// A risk to take. volatile-record: the record may lie where a restart loses it
-    #[arg(long, value_name = "RISK")]
-    accept: Option<Accept>,
+    /// What to accept beyond the usual. volatile-record: the record may lie where a restart loses
+    /// it. KEY=VALUE, only for pssl: a term of this client, such as reveal=distance
+    #[arg(long, value_name = "WHAT", value_parser = accepted)]
+    accept: Vec<Accepted>,
+}
+
+/// What `--accept` accepts.
+#[derive(Debug, Clone)]
+enum Accepted {
+    Risk(Accept),
+    Term(stated::Pair),
+}
+
+fn accepted(text: &str) -> Result<Accepted, String> {
+    if text.contains('=') {
+        return stated::pair(text).map(Accepted::Term);
+    }
+    Accept::from_str(text, false)
+        .map(Accepted::Risk)
+        .map_err(|_| "it is volatile-record, or a term as KEY=VALUE".to_owned())
 }
 
 impl RecordOptions {
+    /// The terms that `--accept` states.
+    pub(super) fn terms(&self) -> Vec<stated::Pair> {
+        let term = |accepted: &Accepted| match accepted {
+            Accepted::Term(pair) => Some(pair.clone()),
+            Accepted::Risk(_) => None,
+        };
+        self.accept.iter().filter_map(term).collect()
+    }
+
     /// The record of the data of the client in `config`.
     pub(super) fn open(&self, config: &Config, keys: &Path) -> Result<Record, Failure> {
         let folder = self.records.clone().or_else(|| default_folder(Some(keys)));
@@ -33,7 +59,11 @@ impl RecordOptions {
             Failure::usage("no folder for records is known; name one with --records")
         })?;
         let name = self.record.as_deref().unwrap_or(&config.name);
-        let volatile = self.accept.map_or(Volatile::Refused, Accept::volatile);
+        let risk = self.accept.iter().find_map(|accepted| match accepted {
+            Accepted::Risk(risk) => Some(*risk),
+            Accepted::Term(_) => None,
+        });
+        let volatile = risk.map_or(Volatile::Refused, Accept::volatile);
         Record::open(&folder, name, volatile).map_err(Failure::declined)
     }
 }

@@ -196,7 +196,7 @@ pub(super) fn run(
     let usual = if is_one_file { 1 } else { default.max_rounds };
     let terms = Terms {
         max_rounds: join.max_rounds.unwrap_or(usual),
-        min_clients: join.min_clients,
+        min_clients: join.min_clients(),
         max_bound: options.max_bound.unwrap_or(default.max_bound),
         max_weight: options.max_weight.unwrap_or(default.max_weight),
         groups: join.groups(),

@@ -10,8 +10,8 @@ use undertone_party::Party;
 use undertone_setup::identity::Credentials;
 
 use super::{Cotrain, Job};
-use crate::node::held::Held;
 use crate::node::terms::{check_clients, check_rounds, check_trust};
+use undertone_job::AgreedJob;
 
 /// What a client agrees to, whatever the server asks for.
 #[derive(Debug, Clone, PartialEq)]
@@ -103,7 +103,7 @@ pub struct Cotrainee {
     terms: Terms,
     make: Make,
     record: Record,
-    held: Held<Job, Client>,
+    held: AgreedJob<Job, Client>,
     on_step: Option<OnStep>,
 }
 
@@ -129,7 +129,7 @@ impl Cotrainee {
             terms,
             make: Box::new(make),
             record,
-            held: Held::default(),
+            held: AgreedJob::default(),
             on_step: None,
         }
     }

@@ -16,8 +16,8 @@ use undertone_setup::identity::Credentials;
 
 use super::saved::Saved;
 use super::{FeatureGraph, Job};
-use crate::node::held::Held;
 use crate::node::terms::check_rounds;
+use undertone_job::AgreedJob;
 
 /// What a client agrees to, whatever the server asks for.
 #[derive(Debug, Clone, PartialEq)]
@@ -183,7 +183,7 @@ pub struct Member {
     file: Option<PathBuf>,
     on_votes: Option<OnVotes>,
     record: Record,
-    held: Held<Job, Arc<Shared>>,
+    held: AgreedJob<Job, Arc<Shared>>,
     outcome: Option<Outcome>,
 }
 
@@ -216,7 +216,7 @@ impl Member {
             file: None,
             on_votes: None,
             record,
-            held: Held::default(),
+            held: AgreedJob::default(),
             outcome: None,
         }
     }

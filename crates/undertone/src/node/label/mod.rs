@@ -119,7 +119,6 @@ pub use server::{Ended, Label};
 pub use terms::{PeerRows, Terms};
 
 pub(in crate::node) use job::trust;
-pub(in crate::node) use server::needed;
 
 /// Takes part in a job with `rows` and their labels, until the job ends or `stop` resolves.
 /// `record` is that of these rows.

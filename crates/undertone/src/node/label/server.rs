@@ -3,18 +3,8 @@
 use undertone_label::{self as label, Report, phases, scaling};
 use undertone_node::{Application, Facts, Next, Seat};
 use undertone_party::{Abort, Aborted, Party, PartyId, Phase, Script};
-use undertone_sum::{Trust, Wiring};
 
 use super::Job;
-
-/// Fewest clients with which a session starts. If sums are safe from a server that lies about
-/// dropped clients, clients accept only a few absent ones.
-pub(in crate::node) fn needed(min_clients: usize, trust: Trust, roster: usize) -> usize {
-    match trust {
-        Trust::SemiHonest => min_clients,
-        Trust::MaliciousServer => min_clients.max(Wiring::default().fewest(roster)),
-    }
-}
 
 /// The server's half: one session, or two if the job standardises features.
 #[derive(Debug)]
@@ -69,7 +59,8 @@ impl Application for Label {
     }
 
     fn needed(&self, roster: usize) -> usize {
-        needed(self.job.params.min_clients, self.job.params.trust, roster)
+        let params = &self.job.params;
+        params.trust.needed(params.min_clients, roster)
     }
 
     fn begin(&mut self) {

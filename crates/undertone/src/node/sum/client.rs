@@ -8,9 +8,9 @@ use undertone_setup::identity::Credentials;
 
 use super::file::{facts, from_offer};
 use super::{Job, Sum, Terms};
-use crate::node::held::Held;
 use crate::node::terms::{check_clients, check_groups, check_rounds, check_trust};
 use crate::rounds::{self, Place, Source, Step};
+use undertone_job::AgreedJob;
 
 /// The client's half: its contributions and its terms.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub struct Contributor<S> {
     client: rounds::Client<S>,
     record: Record,
     terms: Terms,
-    held: Held<Job, ()>,
+    held: AgreedJob<Job, ()>,
 }
 
 impl<S: Source> Contributor<S> {
@@ -29,7 +29,7 @@ impl<S: Source> Contributor<S> {
             client: rounds::Client::new(source, record.clone()),
             record,
             terms,
-            held: Held::default(),
+            held: AgreedJob::default(),
         }
     }
 

@@ -6,7 +6,7 @@ use undertone_sum::fixed::resolution::least_weight;
 use undertone_sum::{Suite, Trust};
 
 use super::Job;
-use crate::node::label::{needed, trust};
+use crate::node::label::trust;
 use crate::rounds::MIN_GROUP;
 
 /// The fields of a job file and of an offer.
@@ -73,7 +73,7 @@ impl File {
             suite: self.suite.parse::<Suite>().map_err(JobError::new)?,
         };
         job.check().map_err(JobError)?;
-        let least = needed(job.min_clients, job.trust, job.clients);
+        let least = job.trust.needed(job.min_clients, job.clients);
         if let Some(sample) = self.sample.filter(|sample| *sample < least) {
             return Err(JobError::new(format!(
                 "sample is {sample}; it must be {least} or more. Values that stay private if the \

@@ -11,7 +11,6 @@ use undertone_party::{Abort, Aborted, Party, PartyId, Phase};
 
 use super::file::{File, facts, to_offer};
 use super::{Job, Mean, lock};
-use crate::node::label::needed;
 use crate::rounds::{self, Kept, Report};
 
 /// Attempts at a round before the server gives up the job.
@@ -82,7 +81,7 @@ impl Sum {
         let Job {
             min_clients, trust, ..
         } = self.job;
-        let least = needed(min_clients, trust, self.job.clients);
+        let least = trust.needed(min_clients, self.job.clients);
         self.job.sample = Some(clients.max(least));
         self
     }
@@ -188,12 +187,15 @@ impl Application for Sum {
             // Only the last mean is sent.
             return 0;
         }
-        needed(self.job.min_clients, self.job.trust, roster)
+        self.job.trust.needed(self.job.min_clients, roster)
     }
 
     fn can_begin(&mut self, present: &[PartyId]) -> bool {
         let is_over = self.finished() == self.job.rounds;
-        let least = needed(self.job.min_clients, self.job.trust, self.job.clients);
+        let least = self
+            .job
+            .trust
+            .needed(self.job.min_clients, self.job.clients);
         is_over || self.able(present).len() >= least
     }
 
@@ -241,7 +243,10 @@ impl Application for Sum {
             session: seat.id,
             clients,
             kept: Arc::clone(&lock(&kept)),
-            needed: needed(self.job.min_clients, self.job.trust, self.job.clients),
+            needed: self
+                .job
+                .trust
+                .needed(self.job.min_clients, self.job.clients),
         };
         Ok(server.party(move |now| {
             if let Some(checkpoint) = checkpoint {

@@ -10,9 +10,9 @@ use undertone_setup::identity::Credentials;
 use undertone_train::{Client, Data, Model, Place, PseudoLabels, Sampling, Step};
 
 use super::{Job, Train, warn_once};
-use crate::node::held::Held;
 use crate::node::label;
 use crate::node::terms::{check_clients, check_groups, check_rounds, check_trust};
+use undertone_job::AgreedJob;
 
 /// What a client agrees to, whatever the server asks for.
 #[derive(Debug, Clone, PartialEq)]
@@ -105,7 +105,7 @@ pub struct Trainee {
     terms: Terms,
     make: Make,
     record: Record,
-    held: Held<Job, Client>,
+    held: AgreedJob<Job, Client>,
     on_step: Option<OnStep>,
     warned: bool,
 }
@@ -131,7 +131,7 @@ impl Trainee {
             terms,
             make: Box::new(make),
             record,
-            held: Held::default(),
+            held: AgreedJob::default(),
             on_step: None,
             warned: false,
         }

@@ -1,0 +1,92 @@
+//! The two halves of an application.
+//!
+//! A *job* is one run of an application: a data set labelled, or twenty rounds of an average. It
+//! has one *session* or many, one after the other. A session is one run of a protocol, with one
+//! party for each of its members. Clients may leave after one session and come back for a later
+//! one. The two halves keep the state between sessions.
+//!
+//! A [`Simulation`](crate::Simulation) drives both halves in memory. `undertone-node` drives them
+//! on a network.
+
+use undertone_party::{Abort, Aborted, PartyId, Phase, Script};
+
+use crate::session::{Next, SessionContext, Unwilling};
+use crate::settle::{Entries, Job};
+use crate::terms::Terms;
+
+/// The server's half of an application: makes the server's party of each session.
+pub trait Application: Send + 'static {
+    /// The job.
+    type Job: Job;
+
+    /// The result of the server's party in a session.
+    type Report: Send + 'static;
+
+    /// The job that clients are offered.
+    fn job(&self) -> &Self::Job;
+
+    /// The phases of a session, in the order in which the server enters them.
+    fn phases(&self) -> Vec<Phase>;
+
+    /// The fewest clients with which the next session begins, of a roster of `roster` clients.
+    fn needed(&self, roster: usize) -> usize;
+
+    /// A new job begins. Resets the state of the last one.
+    fn begin(&mut self) {}
+
+    /// The server's party in a session with `clients`.
+    ///
+    /// # Errors
+    /// An [`Abort`] when the session cannot begin.
+    fn server(
+        &mut self,
+        at: SessionContext,
+        clients: Vec<PartyId>,
+    ) -> Result<Script<'static, Self::Report>, Abort>;
+
+    /// A session has ended.
+    fn ended(&mut self, report: Result<&Self::Report, &Aborted>) -> Next;
+
+    /// The results of the job so far, for the status page and reports.
+    fn results(&self) -> Entries {
+        Entries::new()
+    }
+}
+
+/// The client's half of an application: holds the client's data and its terms.
+///
+/// [`Agreed`](crate::Agreed) is such a client at any door. It checks the terms, keeps to one job,
+/// and gives sessions the client's record.
+pub trait Participant: Send + 'static {
+    /// The job.
+    type Job: Job;
+
+    /// What the client agrees to.
+    type Terms: Terms<Self::Job>;
+
+    /// The result of the client's party in a session.
+    type Output: Send + 'static;
+
+    /// The client's terms.
+    fn terms(&self) -> &Self::Terms;
+
+    /// Makes what the client needs for `job`, such as its rows. The job meets the terms. It is
+    /// called once if it succeeds.
+    ///
+    /// # Errors
+    /// Why what the client has does not fit the job. The text stays at the client.
+    fn prepare(&mut self, job: &Self::Job) -> Result<(), String>;
+
+    /// The client's party in a session of `job`, for which it is prepared.
+    ///
+    /// # Errors
+    /// An [`Unwilling`] when the client takes no part.
+    fn client(
+        &mut self,
+        job: &Self::Job,
+        at: SessionContext,
+    ) -> Result<Script<'static, Self::Output>, Unwilling>;
+
+    /// A session has ended with this result.
+    fn ended(&mut self, output: &Self::Output) -> Next;
+}

@@ -1,0 +1,301 @@
+//! All parties of an application in one process, exchanging the real messages.
+
+use undertone_kdf::Seed;
+use undertone_kdf::simulated::{party as party_seed, session};
+use undertone_party::{
+    Abort, Aborted, Endpoint, Ledger, Limits, Network, Node, Party, PartyId, Script, SessionId,
+    Stalled,
+};
+use undertone_setup::group;
+use undertone_setup::identity::{Credentials, Identity, NotAKey, Pins};
+
+use crate::Record;
+use crate::agreed::Agreed;
+use crate::application::{Application, Participant};
+use crate::session::{Decline, SessionContext, Unwilling};
+use crate::settle::{Job, offer};
+
+/// Why a simulation has no result.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum SimulationError {
+    /// A party aborted, or did not begin.
+    #[error(transparent)]
+    Aborted(#[from] Aborted),
+    /// A client declines the job.
+    #[error("{client} declines the job: {why}")]
+    Declined {
+        /// The client.
+        client: PartyId,
+        /// Why.
+        why: Decline,
+    },
+    /// No party could continue.
+    #[error(transparent)]
+    Stalled(#[from] Stalled),
+}
+
+/// The server and the clients of a job in one process. The clients read the server's offer, and
+/// their records live in memory, from session to session.
+#[derive(Debug)]
+pub struct Simulation<A: Application, P: Participant<Job = A::Job>> {
+    server: A,
+    clients: Vec<Agreed<P>>,
+    credentials: Vec<Credentials>,
+    seed: Seed,
+}
+
+/// What a session gave.
+#[derive(Debug)]
+pub struct Ran<S, C> {
+    /// The server's result.
+    pub report: S,
+    /// What each client has, or why it has nothing, in the order of their ids.
+    pub clients: Vec<Result<C, Aborted>>,
+    /// What each party spent.
+    pub ledgers: Vec<(PartyId, Ledger)>,
+}
+
+impl<A: Application, P: Participant<Job = A::Job>> Simulation<A, P> {
+    /// The `server` and these clients, in the order of their ids. `seed` fixes the whole
+    /// transcript. If the job's sums withstand a server that cheats, every client has an identity,
+    /// and pins those of the others.
+    ///
+    /// # Errors
+    /// A client declines the job.
+    pub fn new(server: A, clients: Vec<P>, seed: Seed) -> Result<Self, SimulationError> {
+        let ids: Vec<PartyId> = (0..clients.len()).map(PartyId::client).collect();
+        let signed = server.job().malicious_server();
+        let credentials = if signed {
+            let made = credentials(&seed, session(&seed), &ids);
+            made.map_err(|error| misuse(error.who, error.to_string()))?
+        } else {
+            Vec::new()
+        };
+        let offer = offer(server.job());
+        let agree = |(id, part)| {
+            let mut client = Agreed::new(part, Record::simulated());
+            let agreed = client.agree(&offer, signed);
+            match agreed {
+                Ok(()) => Ok(client),
+                Err(why) => Err(SimulationError::Declined { client: id, why }),
+            }
+        };
+        Ok(Self {
+            clients: ids
+                .into_iter()
+                .zip(clients)
+                .map(agree)
+                .collect::<Result<_, _>>()?,
+            server,
+            credentials,
+            seed,
+        })
+    }
+
+    /// The server's half.
+    pub fn server(&self) -> &A {
+        &self.server
+    }
+
+    /// The id of the session.
+    pub fn session(&self) -> SessionId {
+        session(&self.seed)
+    }
+
+    /// The randomness of a party.
+    pub fn seed(&self, who: PartyId) -> Seed {
+        party_seed(&self.seed, self.session(), who)
+    }
+
+    /// The ids of all clients.
+    pub fn all(&self) -> Vec<PartyId> {
+        (0..self.clients.len()).map(PartyId::client).collect()
+    }
+
+    fn context(&self, me: PartyId) -> SessionContext {
+        let credentials = me.index().and_then(|place| self.credentials.get(place));
+        SessionContext {
+            credentials: credentials.cloned(),
+            ..SessionContext::new(self.session(), me, self.seed(me))
+        }
+    }
+
+    /// The parties of a session. Tests may replace some of them.
+    ///
+    /// # Errors
+    /// A party that does not begin.
+    pub fn parties(&mut self) -> Result<Parties<A::Report, P::Output>, SimulationError> {
+        let (session, ids) = (self.session(), self.all());
+        let at = self.context(PartyId::SERVER);
+        let server = self.server.server(at, ids.clone());
+        let server = server.map_err(|cause| not_begun(PartyId::SERVER, cause))?;
+        let mut clients = Vec::with_capacity(ids.len());
+        for me in ids {
+            let at = self.context(me);
+            let Some(client) = me.index().and_then(|place| self.clients.get_mut(place)) else {
+                continue;
+            };
+            let party = client.client(at).map_err(|unwilling| match unwilling {
+                Unwilling::Skips(why) => misuse(me, why),
+                Unwilling::Leaves(cause) => not_begun(me, cause),
+            })?;
+            clients.push((me, party));
+        }
+        Ok(Parties {
+            session,
+            server,
+            clients,
+        })
+    }
+
+    /// Runs a session of all clients.
+    ///
+    /// # Errors
+    /// The server's [`Aborted`], or [`Stalled`].
+    pub fn run(
+        &mut self,
+        network: Network<'_>,
+    ) -> Result<Ran<A::Report, P::Output>, SimulationError> {
+        self.parties()?.run(network)
+    }
+}
+
+/// The parties of a session.
+#[derive(Debug)]
+pub struct Parties<S, C> {
+    /// The session.
+    pub session: SessionId,
+    /// The server's party.
+    pub server: Script<'static, S>,
+    /// The clients' parties, by their ids.
+    pub clients: Vec<(PartyId, Script<'static, C>)>,
+}
+
+/// How each party of a session ended.
+#[derive(Debug)]
+pub struct Outcomes<S, C> {
+    /// The server.
+    pub server: Result<S, Aborted>,
+    /// The clients, by their ids.
+    pub clients: Vec<(PartyId, Result<C, Aborted>)>,
+    /// What each party spent.
+    pub ledgers: Vec<(PartyId, Ledger)>,
+    /// Whether parties waited for messages that nobody sends.
+    pub stalled: Option<Stalled>,
+}
+
+impl<S: Send + 'static, C: Send + 'static> Parties<S, C> {
+    /// Runs them. Which party aborts is part of the result.
+    pub fn outcomes(self, network: Network<'_>) -> Outcomes<S, C> {
+        drive(network, self.session, self.server, self.clients)
+    }
+
+    /// Runs them.
+    ///
+    /// # Errors
+    /// The server's [`Aborted`], or [`Stalled`].
+    pub fn run(self, network: Network<'_>) -> Result<Ran<S, C>, SimulationError> {
+        self.outcomes(network).ran()
+    }
+}
+
+impl<S, C> Outcomes<S, C> {
+    /// The results, if the server has one. If too few clients were left for it, the error is the
+    /// abort of the first client.
+    ///
+    /// # Errors
+    /// The server's [`Aborted`], or [`Stalled`].
+    pub fn ran(self) -> Result<Ran<S, C>, SimulationError> {
+        let is_over = |stalled: &Stalled| !stalled.waiting.contains(&PartyId::SERVER);
+        let report = match (self.server, self.stalled) {
+            (Err(aborted), stalled) if stalled.as_ref().is_none_or(is_over) => {
+                return Err(cause(aborted, &self.clients).into());
+            }
+            (_, Some(stalled)) => return Err(stalled.into()),
+            (server, None) => server?,
+        };
+        Ok(Ran {
+            report,
+            clients: self
+                .clients
+                .into_iter()
+                .map(|(_, outcome)| outcome)
+                .collect(),
+            ledgers: self.ledgers,
+        })
+    }
+}
+
+/// Why the server aborted. If too few clients were left, this is the abort of the first client.
+fn cause<C>(aborted: Aborted, clients: &[(PartyId, Result<C, Aborted>)]) -> Aborted {
+    let own_fault = |a: &&Aborted| a.cause.culprit() != Some(PartyId::SERVER);
+    match aborted.cause {
+        Abort::TooFew { .. } | Abort::TooFewHolders { .. } => {
+            let aborts = clients
+                .iter()
+                .filter_map(|(_, outcome)| outcome.as_ref().err());
+            aborts.filter(own_fault).next().cloned().unwrap_or(aborted)
+        }
+        _ => aborted,
+    }
+}
+
+/// Drives `server` and `clients` over `network` until all have ended.
+pub fn drive<S: Party, C: Party>(
+    mut network: Network<'_>,
+    session: SessionId,
+    server: S,
+    clients: Vec<(PartyId, C)>,
+) -> Outcomes<S::Output, C::Output> {
+    let mut server = Endpoint::new(PartyId::SERVER, session, Limits::default(), server);
+    let endpoint = |(id, client)| Endpoint::new(id, session, Limits::default(), client);
+    let mut clients: Vec<_> = clients.into_iter().map(endpoint).collect();
+    let mut nodes: Vec<&mut dyn Node> = vec![&mut server];
+    nodes.extend(clients.iter_mut().map(|client| client as &mut dyn Node));
+    let ran = network.run(&mut nodes);
+    let mut ledgers = vec![(PartyId::SERVER, server.ledger().clone())];
+    ledgers.extend(clients.iter().map(|c| (c.id(), c.ledger().clone())));
+    let outcome = |client: Endpoint<C>| (client.id(), client.finish().map(|(output, _)| output));
+    Outcomes {
+        server: server.finish().map(|(output, _)| output),
+        clients: clients.into_iter().map(outcome).collect(),
+        ledgers,
+        stalled: ran.err(),
+    }
+}
+
+/// An identity for each of `ids`. Every party pins all of them.
+///
+/// # Errors
+/// An identity is no key.
+pub fn credentials(
+    seed: &Seed,
+    session: SessionId,
+    ids: &[PartyId],
+) -> Result<Vec<Credentials>, NotAKey> {
+    let identity = |id: &PartyId| seed.derive(session, "simulated identity", &[id.to_wire()]);
+    let identities: Vec<Identity> = ids
+        .iter()
+        .map(|id| Identity::from_seed(&identity(id)))
+        .collect();
+    let publics = ids.iter().zip(&identities);
+    let pins = Pins::new(publics.map(|(id, identity)| (*id, identity.public())))?;
+    let own = |identity| Credentials {
+        identity,
+        pins: pins.clone(),
+    };
+    Ok(identities.into_iter().map(own).collect())
+}
+
+/// A party that has not begun.
+fn not_begun(party: PartyId, cause: Abort) -> Aborted {
+    Aborted {
+        party,
+        phase: group::PHASE,
+        cause,
+    }
+}
+
+fn misuse(party: PartyId, why: String) -> Aborted {
+    not_begun(party, Abort::Misuse(why))
+}

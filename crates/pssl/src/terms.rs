@@ -1,0 +1,93 @@
+//! What a client agrees to.
+
+use serde::{Deserialize, Serialize};
+use undertone_job::terms::{self, Insist};
+use undertone_job::{Fault, settle};
+
+use crate::job::{Job, Reveal};
+
+/// What a client agrees to, whatever the server asks for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Terms {
+    /// Fewest clients. With two clients each sees the other's scores.
+    pub min_clients: usize,
+    /// Whether sums must withstand a server that cheats: if all clients of the roster have keys
+    /// (`"signed"`), always or never.
+    pub malicious_server: Insist,
+    /// The most that an edge may tell about its length.
+    #[serde(with = "settle::text")]
+    pub reveal: Reveal,
+    /// The least length that edges must have. Shorter ones tell more about rows.
+    pub d_min: f64,
+    /// Whether rows with edges to one client may have a slot: that client's scores are then seen.
+    pub allow_single: bool,
+    /// Most rounds.
+    pub max_rounds: u32,
+}
+
+impl Default for Terms {
+    fn default() -> Self {
+        Self {
+            min_clients: 3,
+            malicious_server: Insist::Signed,
+            reveal: Reveal::Bucket,
+            d_min: 0.5,
+            allow_single: false,
+            max_rounds: 1000,
+        }
+    }
+}
+
+/// How much an edge tells.
+fn tells(reveal: Reveal) -> u8 {
+    match reveal {
+        Reveal::Accept => 0,
+        Reveal::Bucket => 1,
+        Reveal::Distance => 2,
+    }
+}
+
+impl undertone_job::Terms<Job> for Terms {
+    fn anything() -> Self {
+        Self {
+            min_clients: 0,
+            malicious_server: Insist::Never,
+            reveal: Reveal::Distance,
+            d_min: 0.0,
+            allow_single: true,
+            max_rounds: u32::MAX,
+        }
+    }
+
+    fn min_clients(&self) -> usize {
+        self.min_clients
+    }
+
+    fn malicious_server(&self) -> Insist {
+        self.malicious_server
+    }
+
+    fn check(&self, job: &Job) -> Result<(), Fault> {
+        if tells(job.reveal) > tells(self.reveal) {
+            let why = format!(
+                "edges of the job tell {}, this client allows {}",
+                job.reveal, self.reveal
+            );
+            return Err(Fault::of("reveal", why));
+        }
+        // Not a number is no distance.
+        if !(job.d_min >= self.d_min) {
+            let why = format!(
+                "the job joins rows at a distance of {}, this client asks for {}",
+                job.d_min, self.d_min
+            );
+            return Err(Fault::of("d_min", why));
+        }
+        if job.allow_single && !self.allow_single {
+            let why = "the job shows scores of single rows";
+            return Err(Fault::of("allow_single", why));
+        }
+        terms::rounds(job.rounds, self.max_rounds, "rounds")
+    }
+}
