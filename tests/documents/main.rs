@@ -6,3 +6,4 @@ mod docs;
 mod fuzz;
 mod golden;
 mod lengths;
+mod printed;

@@ -71,7 +71,7 @@ enum Command {
     #[cfg(not(feature = "train"))]
     Fedgraph(missing::Missing),
     /// Label the rows of one labelled FILE over a graph that its clients build pair by pair
-    #[command(after_help = examples::PSSL)]
+    #[command(after_help = examples::PSSL, after_long_help = examples::pssl())]
     Pssl {
         #[command(flatten)]
         common: Common,

@@ -59,6 +59,12 @@ Examples:
   undertone pssl data/digits.npz --clients 5 --labelled 0.1 --set d_min=2 --plot edges.svg
   undertone pssl data/digits.npz --classes 1,2,3,4 --set reveal=accept --json";
 
+/// Of `pssl`, with the keys of its job.
+pub(crate) fn pssl() -> String {
+    let keys = include_str!("keys/pssl.toml");
+    format!("{PSSL}\n\nKeys of the job, for --set, and their usual values for digits:\n{keys}")
+}
+
 /// Of `sum`.
 pub(crate) const SUM: &str = "\
 Examples:

@@ -172,7 +172,7 @@ pub trait Participant: Send {
     fn ended(&mut self, output: Self::Output) -> Next;
 }
 
-/// The server's half of an application that has a [job of its own type](undertone_job::Application).
+/// The server's half of an application whose [job has a type](undertone_job::Application).
 #[derive(Debug)]
 pub struct Served<A>(pub A);
 

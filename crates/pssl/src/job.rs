@@ -84,36 +84,39 @@ impl std::str::FromStr for Reveal {
     }
 }
 
-/// A run: rows, graph, edges and propagation. Distances are in units of `scale`, the largest value
-/// of a feature.
+/// The parameters of a graph between pairs of clients, and of label propagation over it. Distances
+/// are in units of `scale`, the largest value of a feature.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Job {
-    /// F, the features of a row.
+    /// F, the features of a row: up to 4096.
     pub features: usize,
-    /// The number of classes.
+    /// The number of classes: up to 64.
     pub classes: usize,
-    /// R, the edges asked for per pair of clusters.
+    /// R, the edges asked for per pair of clusters: about 0.64 times the rows of a client, by its
+    /// number of clusters.
     pub asked: usize,
-    /// s, the largest value of a feature.
+    /// s: rows are rounded to whole numbers from 0 to this, at most 255.
     pub scale: u8,
-    /// The value of a feature, in the clients' files, that becomes `scale`. Values are from 0 on.
+    /// The value of a feature, in the clients' files, that becomes `scale`. Greater ones do, too.
+    /// Default: `scale`.
     pub range: f64,
-    /// L, the clusters of each client.
+    /// L, the clusters of each client. Default: `classes`.
     pub clusters: usize,
-    /// K of the mutual K-nearest-neighbour graph of a client.
+    /// K, the neighbours of a row in the graph of its client.
     pub neighbours: usize,
     /// J, the iterations of k-means.
     pub iterations: u32,
     /// λ: in how many edges a row may be with one other client. Only 1 is possible.
     pub lambda: u32,
-    /// Edges join rows at this distance at least.
+    /// The least distance of rows that an edge between clients joins.
     pub d_min: f64,
-    /// And at most at this one.
+    /// The greatest such distance.
     pub d_max: f64,
-    /// ε: an edge of length d has the weight exp(−d²/ε).
+    /// ε: an edge of length d has the weight exp(−d²/ε). Default: `d_max`²/9.45.
     pub epsilon: f64,
-    /// What an edge tells about its length.
+    /// What an edge tells its ends about its length: `bucket` (its quarter of the range from
+    /// `d_min` to `d_max`), `distance` (its square) or `accept` (nothing more).
     #[serde(with = "settle::text")]
     pub reveal: Reveal,
     /// T, the rounds of propagation.
@@ -126,12 +129,13 @@ pub struct Job {
     /// Whether rows with edges to one client only get a slot. Their owner then sees the scores of
     /// single rows.
     pub allow_single: bool,
-    /// Fewest clients.
+    /// Fewest clients with which the job goes on: 3 or more.
     pub min_clients: usize,
-    /// The cipher of the sums' masks.
+    /// The cipher of the sums' masks: `aes128ctr` or `chacha20`.
     #[serde(with = "settle::text")]
     pub suite: Suite,
-    /// The server that the sums withstand.
+    /// Whether the sums withstand a server that lies. Every client then needs a key. Default:
+    /// whether all clients of the roster have keys; without a roster no.
     #[serde(rename = "malicious_server", with = "settle::flag")]
     pub trust: Trust,
 }

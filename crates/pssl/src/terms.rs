@@ -6,16 +6,16 @@ use undertone_job::{Fault, settle};
 
 use crate::job::{Job, Reveal};
 
-/// What a client agrees to, whatever the server asks for.
+/// What a client agrees to in a graph between pairs of clients, whatever the server asks for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Terms {
-    /// Fewest clients. With two clients each sees the other's scores.
+    /// Fewest clients with which a job may go on.
     pub min_clients: usize,
     /// Whether sums must withstand a server that cheats: if all clients of the roster have keys
     /// (`"signed"`), always or never.
     pub malicious_server: Insist,
-    /// The most that an edge may tell about its length.
+    /// The most that an edge may tell about its length: `accept`, `bucket` or `distance`.
     #[serde(with = "settle::text")]
     pub reveal: Reveal,
     /// The least length that edges must have. Shorter ones tell more about rows.

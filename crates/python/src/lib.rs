@@ -68,7 +68,7 @@ fn _engine(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(primitives::ot, m)?)?;
     m.add_function(wrap_pyfunction!(pssl::pssl, m)?)?;
     m.add_function(wrap_pyfunction!(pssl::pssl_client, m)?)?;
-    m.add_function(wrap_pyfunction!(pssl::pssl_digest, m)?)?;
+    m.add_function(wrap_pyfunction!(options::job_digest, m)?)?;
     m.add_function(wrap_pyfunction!(pssl::pssl_server, m)?)?;
     m.add_function(wrap_pyfunction!(sum::sum_client, m)?)?;
     m.add_function(wrap_pyfunction!(sum::sum_server, m)?)?;

@@ -11,6 +11,7 @@ use undertone::job::{Entries, Job, Known, settle};
 use undertone::kdf::Seed;
 use undertone::label::Params;
 use undertone::party::PartyId;
+use undertone::pssl;
 use undertone::setup::identity::{Credentials, Identity, Pins};
 use zeroize::Zeroize;
 
@@ -52,6 +53,15 @@ impl Stated {
     /// The job that follows. Callers state the server that sums withstand.
     pub(crate) fn job<J: Job>(&self) -> PyResult<J> {
         settle(self.0.clone(), Known { signed: false }).map_err(value)
+    }
+}
+
+/// The digest of a job, by which parties compare their jobs.
+#[pyfunction]
+pub(crate) fn job_digest(application: &str, rules: Stated) -> PyResult<[u8; 32]> {
+    match application {
+        pssl::Job::NAME => Ok(rules.job::<pssl::Job>()?.digest()),
+        _ => Err(value(format!("{application} is no application"))),
     }
 }
 

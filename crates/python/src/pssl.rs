@@ -6,7 +6,7 @@ use numpy::ndarray::Array2;
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyReadonlyArray2};
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
-use undertone::job::{Agreed, Application as _, Job as _, SessionContext, terms};
+use undertone::job::{Agreed, Application as _, SessionContext, terms};
 use undertone::party::{Network, PartyId, SessionId};
 use undertone::pssl::{Client, Data, Job, Outcome, Report, Server, simulation};
 
@@ -21,12 +21,6 @@ use crate::options::{self, Keys};
 use crate::party::PyParty;
 use crate::pool;
 use crate::record::{self, PyRecord};
-
-/// The digest of a job's parameters, by which parties compare them.
-#[pyfunction]
-pub(crate) fn pssl_digest(rules: Stated) -> PyResult<[u8; 32]> {
-    Ok(rules.job::<Job>()?.digest())
-}
 
 fn data(features: &Bound<'_, PyAny>, labels: &Bound<'_, PyAny>) -> PyResult<Data> {
     let rows: PyReadonlyArray2<'_, u8> = features.extract()?;

@@ -51,7 +51,7 @@ def test_parties_without_io_give_the_same() -> None:
     place: dict[str, Any] = {"session": undertone.session_id(None), "clients": 3}
     server = undertone.PsslServer(job, **place)
     clients = [
-        undertone.PsslClient(index, *own, job, **place)
+        undertone.PsslClient(index, *own, job, terms=undertone.PsslTerms(d_min=0.3), **place)
         for index, own in enumerate(zip(data, known))
     ]
     undertone.run(server, clients)
@@ -79,6 +79,35 @@ def test_what_cannot_be_is_refused() -> None:
             0, data[0], known[0], small, session=undertone.session_id(None), clients=3
         )
     assert small.digest != undertone.PsslJob(features=10, classes=3, asked=9, scale=16).digest
+
+
+def test_a_job_that_does_not_meet_the_terms_is_refused() -> None:
+    data, known, _ = rows(3)
+    place: dict[str, Any] = {"session": undertone.session_id(None), "clients": 3}
+    scale = int(max(one.max() for one in data))
+
+    def client(terms: undertone.PsslTerms | None = None, **parameters: Any) -> None:
+        job = undertone.PsslJob(features=10, classes=3, asked=8, scale=scale, **parameters)
+        undertone.PsslClient(0, data[0], known[0], job, terms=terms, **place)
+
+    client()
+    refused: list[tuple[dict[str, Any], str]] = [
+        ({"d_min": 0.3, "d_max": 1.1}, "d_min"),
+        ({"reveal": "distance"}, "reveal"),
+        ({"allow_single": True}, "allow_single"),
+        ({"rounds": 999, "d_min": 0.1, "d_max": 0.9}, "d_min"),
+    ]
+    for parameters, term in refused:
+        with pytest.raises(undertone.RefusedError, match=rf"\(term {term}\)"):
+            client(**parameters)
+    client(undertone.PsslTerms(reveal="distance"), reveal="distance")
+    client(undertone.PsslTerms(d_min=0.3), d_min=0.3, d_max=1.1)
+    with pytest.raises(undertone.RefusedError, match="min_clients"):
+        client(undertone.PsslTerms(min_clients=5))
+    with pytest.raises(undertone.RefusedError, match="malicious_server"):
+        client(undertone.PsslTerms(malicious_server=True))
+    with pytest.raises(ValueError, match="malicious_server"):
+        client(undertone.PsslTerms(malicious_server="always"))
 
 
 def test_an_exception_of_progress_ends_the_run() -> None:

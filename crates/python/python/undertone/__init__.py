@@ -86,6 +86,7 @@ from ._pssl import (
     PsslReport,
     PsslRun,
     PsslServer,
+    PsslTerms,
     pssl,
 )
 from ._record import Record, RecordAllowance, RecordAnswer, RecordContent
@@ -148,6 +149,7 @@ __all__ = [
     "PsslReport",
     "PsslRun",
     "PsslServer",
+    "PsslTerms",
     "Record",
     "RecordAllowance",
     "RecordAnswer",

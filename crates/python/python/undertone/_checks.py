@@ -120,7 +120,12 @@ def fields(values: Mapping[str, Any], kinds: Mapping[str, str]) -> dict[str, Any
     checked = {}
     for name, value in values.items():
         kind, _, rest = kinds[name].partition(" | ")
-        checked[name] = None if value is None and rest == "None" else _KINDS[kind](name, value)
+        if value is None and rest == "None":
+            checked[name] = None
+        elif isinstance(value, str) and rest == "str":
+            checked[name] = value
+        else:
+            checked[name] = _KINDS[kind](name, value)
     return checked
 
 

@@ -297,6 +297,7 @@ def pssl(
 ) -> tuple[list[Any], Any, list[tuple[int, list[_Cost]]]]: ...
 def pssl_client(
     rules: dict[str, Any],
+    terms: dict[str, Any],
     session: bytes,
     index: int,
     clients: int,
@@ -306,7 +307,7 @@ def pssl_client(
     record: Record | None,
     seed: bytes | None,
 ) -> Party: ...
-def pssl_digest(rules: dict[str, Any]) -> bytes: ...
+def job_digest(application: str, rules: dict[str, Any]) -> bytes: ...
 def pssl_server(
     rules: dict[str, Any], session: bytes, clients: int, seed: bytes | None
 ) -> Party: ...

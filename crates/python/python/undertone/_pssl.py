@@ -11,72 +11,11 @@ from numpy.typing import NDArray
 
 from . import _arrays, _checks, _engine
 from ._costs import Cost, of_parties
+from ._jobs import PsslJob, PsslTerms
 from ._table import as_classes
 from ._party import Party, PublicKeys, credentials
 from ._record import Record, given
 from ._train import Seed
-
-
-@dataclass(frozen=True, kw_only=True)
-class PsslJob:
-    """The parameters of a graph between pairs of clients. All parties need the same ones.
-
-    ============================  ==================================================================
-    ``features``                  features of a row, up to 4096
-    ``classes``                   number of classes, up to 64
-    ``asked``                     edges asked for per pair of clusters: about 0.64 times the rows of
-                                  a client, by the number of clusters
-    ``scale``                     largest value of a feature, up to 255
-    ``clusters``                  clusters of each client (default: the number of classes)
-    ``neighbours``                neighbours of a row in the graph of its client
-    ``iterations``                iterations of k-means
-    ``d_min``, ``d_max``          range of the lengths of edges between clients, in units of
-                                  ``scale``
-    ``reveal``                    what an edge tells its ends about its length: ``"bucket"`` (its
-                                  quarter of the range), ``"distance"``, ``"accept"`` (nothing)
-    ``epsilon``                   an edge of length d has the weight exp(-d**2 / epsilon) (default:
-                                  d_max**2 / 9.45)
-    ``rounds``, ``alpha``         rounds of propagation, and the share of the neighbours
-    ``local_start``               whether scores begin as those of each client alone
-    ``allow_single``              whether rows with edges to one client take part: it shows that
-                                  client's scores
-    ``min_clients``               fewest clients, 3 or more
-    ``malicious_server``          whether the sums withstand a server that lies
-    ``suite``                     cipher of the masks
-    ============================  ==================================================================
-
-    Raises ``ValueError`` if the job is impossible.
-    """
-
-    features: int
-    classes: int
-    asked: int
-    scale: int = 255
-    clusters: int | None = None
-    neighbours: int = 10
-    iterations: int = 20
-    d_min: float = 1.5
-    d_max: float = 2.75
-    reveal: str = "bucket"
-    epsilon: float | None = None
-    rounds: int = 20
-    alpha: float = 0.99
-    local_start: bool = False
-    allow_single: bool = False
-    min_clients: int = 3
-    malicious_server: bool = False
-    suite: str = "aes128ctr"
-
-    def __post_init__(self) -> None:
-        _engine.pssl_digest(self._rules())
-
-    @property
-    def digest(self) -> bytes:
-        """32 bytes, by which parties compare their jobs."""
-        return _engine.pssl_digest(self._rules())
-
-    def _rules(self) -> dict[str, Any]:
-        return _checks.job(self)
 
 
 @dataclass(frozen=True)
@@ -218,12 +157,13 @@ class PsslClient(Party):
 
     ``session`` is 32 bytes that the server chose afresh, ``clients`` the number of clients. All
     parties need the same ``job``. **Rows take part once**: another session joins them by further
-    edges with the same clients, and tells more.
+    edges with the same clients, and tells more. ``terms`` are what this client agrees to (default:
+    ``PsslTerms()``), whoever made the job.
 
     ``record`` is the :class:`Record` of this client's data, or its name. Without one the client
     refuses before its first answer, unless :func:`run` moves its frames.
 
-    Raises :class:`RefusedError` if the record is of other rows.
+    Raises :class:`RefusedError` if the job does not meet the terms, or the record is of other rows.
     """
 
     def __init__(
@@ -237,11 +177,13 @@ class PsslClient(Party):
         clients: int,
         key: str | None = None,
         public_keys: PublicKeys | None = None,
+        terms: PsslTerms | None = None,
         record: Record | str | None = None,
         seed: bytes | int | None = None,
     ) -> None:
         self._party = _engine.pssl_client(
             job._rules(),
+            (terms or PsslTerms())._rules(),
             _checks.octets("session", session),
             _checks.whole("index", index),
             _checks.whole("clients", clients),

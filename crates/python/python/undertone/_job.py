@@ -1,0 +1,39 @@
+"""What jobs, and terms of clients, have in common."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from . import _checks, _engine
+
+
+def _stated(given: Any) -> dict[str, Any]:
+    """The values by their keys. Python's keywords have an underscore more as names of fields."""
+    return {key.removesuffix("_"): value for key, value in _checks.job(given).items()}
+
+
+class Job:
+    """A job of an application. Its subclasses are frozen dataclasses."""
+
+    _application: ClassVar[str]
+
+    def __init_subclass__(cls, application: str) -> None:
+        cls._application = application
+
+    def __post_init__(self) -> None:
+        _engine.job_digest(self._application, _stated(self))
+
+    @property
+    def digest(self) -> bytes:
+        """32 bytes, by which parties compare their jobs."""
+        return _engine.job_digest(self._application, _stated(self))
+
+    def _rules(self) -> dict[str, Any]:
+        return _stated(self)
+
+
+class Terms:
+    """What a client agrees to. Its subclasses are frozen dataclasses."""
+
+    def _rules(self) -> dict[str, Any]:
+        return _stated(self)

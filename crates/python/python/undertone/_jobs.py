@@ -1,0 +1,84 @@
+"""The parameters of jobs, and the terms of clients.
+
+A test of the engine prints this file (tests/documents/printed.rs).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ._job import Job, Terms
+
+
+@dataclass(frozen=True, kw_only=True)
+class PsslJob(Job, application="pssl"):
+    """The parameters of a graph between pairs of clients, and of label propagation over it.
+    Distances are in units of ``scale``, the largest value of a feature. All parties need the same
+    one. Raises ``ValueError`` if it is impossible."""
+
+    features: int
+    """F, the features of a row: up to 4096."""
+    classes: int
+    """The number of classes: up to 64."""
+    asked: int
+    """R, the edges asked for per pair of clusters: about 0.64 times the rows of a client, by its
+    number of clusters."""
+    scale: int = 255
+    """s: rows are rounded to whole numbers from 0 to this, at most 255."""
+    range: float | None = None
+    """The value of a feature, in the clients' files, that becomes ``scale``. Greater ones do, too.
+    Default: ``scale``."""
+    clusters: int | None = None
+    """L, the clusters of each client. Default: ``classes``."""
+    neighbours: int = 10
+    """K, the neighbours of a row in the graph of its client."""
+    iterations: int = 20
+    """J, the iterations of k-means."""
+    lambda_: int = 1
+    """λ: in how many edges a row may be with one other client. Only 1 is possible."""
+    d_min: float = 1.5
+    """The least distance of rows that an edge between clients joins."""
+    d_max: float = 2.75
+    """The greatest such distance."""
+    epsilon: float | None = None
+    """ε: an edge of length d has the weight exp(−d²/ε). Default: ``d_max``²/9.45."""
+    reveal: str = "bucket"
+    """What an edge tells its ends about its length: ``bucket`` (its quarter of the range from
+    ``d_min`` to ``d_max``), ``distance`` (its square) or ``accept`` (nothing more)."""
+    rounds: int = 20
+    """T, the rounds of propagation."""
+    alpha: float = 0.99
+    """α, the share of the neighbours' scores in a row's."""
+    local_start: bool = False
+    """Whether scores begin as the result of propagation at each client alone. Otherwise they begin
+    as the labels."""
+    allow_single: bool = False
+    """Whether rows with edges to one client only get a slot. Their owner then sees the scores of
+    single rows."""
+    min_clients: int = 3
+    """Fewest clients with which the job goes on: 3 or more."""
+    suite: str = "aes128ctr"
+    """The cipher of the sums' masks: ``aes128ctr`` or ``chacha20``."""
+    malicious_server: bool | None = None
+    """Whether the sums withstand a server that lies. Every client then needs a key. Default:
+    whether all clients of the roster have keys; without a roster no."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PsslTerms(Terms):
+    """What a client agrees to in a graph between pairs of clients, whatever the server asks for.
+    """
+
+    min_clients: int = 3
+    """Fewest clients with which a job may go on."""
+    malicious_server: bool | str = "signed"
+    """Whether sums must withstand a server that cheats: if all clients of the roster have keys
+    (``"signed"``), always or never."""
+    reveal: str = "bucket"
+    """The most that an edge may tell about its length: ``accept``, ``bucket`` or ``distance``."""
+    d_min: float = 0.5
+    """The least length that edges must have. Shorter ones tell more about rows."""
+    allow_single: bool = False
+    """Whether rows with edges to one client may have a slot: that client's scores are then seen."""
+    max_rounds: int = 1000
+    """Most rounds."""

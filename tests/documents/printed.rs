@@ -1,0 +1,240 @@
+//! What is printed from the types of jobs and terms: Python's dataclasses, the keys in the documents
+//! and in the command's help.
+//! `UPDATE=1 cargo test -p undertone-tests --test documents printed` writes them anew.
+
+use std::fmt::Write;
+
+use undertone::job::{Entries, Job, Known, entries, settle};
+use undertone::pssl;
+use undertone_tests::root;
+
+/// A key of a job, or a term.
+struct Key {
+    name: String,
+    /// What it means, in one line.
+    doc: String,
+    /// Its type in Python.
+    kind: &'static str,
+    /// What the list shows.
+    shown: serde_json::Value,
+    default: Default,
+}
+
+enum Default {
+    /// People must state it.
+    Required,
+    /// It follows from others.
+    Follows,
+    /// The value that is shown.
+    Shown,
+}
+
+/// The text of documentation comments in one line.
+fn doc(attributes: &[syn::Attribute]) -> String {
+    let line = |attribute: &syn::Attribute| match &attribute.meta {
+        syn::Meta::NameValue(pair) if pair.path.is_ident("doc") => match &pair.value {
+            syn::Expr::Lit(syn::ExprLit {
+                lit: syn::Lit::Str(text),
+                ..
+            }) => Some(text.value().trim().to_owned()),
+            _ => None,
+        },
+        _ => None,
+    };
+    attributes
+        .iter()
+        .filter_map(line)
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+/// The name of a field in serde's form.
+fn name(field: &syn::Field) -> String {
+    let mut name = field.ident.as_ref().unwrap().to_string();
+    for attribute in field.attrs.iter().filter(|a| a.path().is_ident("serde")) {
+        let read = attribute.parse_nested_meta(|meta| {
+            let value: syn::LitStr = meta.value()?.parse()?;
+            if meta.path.is_ident("rename") {
+                name = value.value();
+            }
+            Ok(())
+        });
+        read.unwrap();
+    }
+    name
+}
+
+/// A struct of a source file: what it is, and its keys with their `usual` values.
+fn read(path: &str, of: &str, usual: &Entries, shown: &Entries) -> (String, Vec<Key>) {
+    let file = syn::parse_file(&std::fs::read_to_string(root(path)).unwrap()).unwrap();
+    let found = file.items.iter().find_map(|item| match item {
+        syn::Item::Struct(found) if found.ident == of => Some(found),
+        _ => None,
+    });
+    let found = found.unwrap();
+    let key = |field: &syn::Field| {
+        let name = name(field);
+        let is_insist = matches!(&field.ty, syn::Type::Path(path) if path.path.is_ident("Insist"));
+        Key {
+            doc: doc(&field.attrs),
+            kind: match &usual[&name] {
+                _ if is_insist => "bool | str",
+                serde_json::Value::Bool(_) => "bool",
+                serde_json::Value::Number(number) if number.is_f64() => "float",
+                serde_json::Value::Number(_) => "int",
+                serde_json::Value::String(_) => "str",
+                other => panic!("{name}: {other}"),
+            },
+            shown: shown[&name].clone(),
+            default: Default::Shown,
+            name,
+        }
+    };
+    let keys: Vec<Key> = found.fields.iter().map(key).collect();
+    let names: Vec<&str> = keys.iter().map(|key| &key.name[..]).collect();
+    assert_eq!(names, usual.keys().collect::<Vec<_>>());
+    (doc(&found.attrs), keys)
+}
+
+fn job<J: Job>(path: &str, stated: &str) -> (String, Vec<Key>) {
+    let stated = settle::parse(stated).unwrap();
+    let shown: J = undertone::job::settle(stated, Known { signed: true }).unwrap();
+    let (what, mut keys) = read(path, "Job", &entries(&J::usual()), &entries(&shown));
+    for key in &mut keys {
+        if J::STATED.contains(&&key.name[..]) {
+            key.default = Default::Required;
+        } else if J::DERIVED.contains(&&key.name[..]) {
+            key.default = Default::Follows;
+        }
+    }
+    (what, keys)
+}
+
+fn terms<T: serde::Serialize + std::default::Default>(path: &str) -> (String, Vec<Key>) {
+    let usual = entries(&T::default());
+    read(path, "Terms", &usual, &usual)
+}
+
+/// Words in lines of at most `width` characters.
+fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let line = lines.last_mut().unwrap();
+        if line.is_empty() {
+            line.push_str(word);
+        } else if line.chars().count() + 1 + word.chars().count() <= width {
+            line.push(' ');
+            line.push_str(word);
+        } else {
+            lines.push(word.to_owned());
+        }
+    }
+    lines
+}
+
+/// The keys as TOML, with what they mean.
+fn listed(keys: &[Key]) -> String {
+    const COLUMN: usize = 30;
+    let mut text = String::new();
+    for key in keys {
+        let required = match key.default {
+            Default::Required => "Required. ",
+            _ => "",
+        };
+        let mut pair = format!("{} = {}", key.name, key.shown);
+        let doc = format!("{required}{}", key.doc.replace('`', ""));
+        for line in wrap(&doc, 100 - COLUMN - 2) {
+            writeln!(text, "{pair:COLUMN$}# {line}").unwrap();
+            pair.clear();
+        }
+    }
+    text
+}
+
+fn python(value: &serde_json::Value) -> String {
+    match value {
+        serde_json::Value::Bool(true) => "True".to_owned(),
+        serde_json::Value::Bool(false) => "False".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+/// A frozen dataclass.
+fn class(name: &str, base: &str, (what, keys): &(String, Vec<Key>), more: &str) -> String {
+    let quoted = |text: &str, indent: &str| {
+        let text = format!("\"\"\"{}\"\"\"", text.replace('`', "``"));
+        let lines = wrap(&text, 100 - indent.len());
+        lines
+            .into_iter()
+            .map(|line| format!("{indent}{line}\n"))
+            .collect::<String>()
+    };
+    let mut text = format!("\n\n@dataclass(frozen=True, kw_only=True)\nclass {name}({base}):\n");
+    text += &quoted(&format!("{what} {more}"), "    ");
+    text += "\n";
+    for key in keys {
+        let (kind, default) = match key.default {
+            Default::Required => (key.kind.to_owned(), String::new()),
+            Default::Follows => (format!("{} | None", key.kind), " = None".to_owned()),
+            Default::Shown => (key.kind.to_owned(), format!(" = {}", python(&key.shown))),
+        };
+        // A keyword of Python.
+        let mark = if key.name == "lambda" { "_" } else { "" };
+        writeln!(text, "    {}{mark}: {kind}{default}", key.name).unwrap();
+        text += &quoted(&key.doc, "    ");
+    }
+    text
+}
+
+/// Compares a part of a file with what is due, or writes it. `marks` are the lines around it, or
+/// none for the whole file.
+fn hold(path: &str, marks: Option<[&str; 2]>, due: &str) {
+    let place = root(path);
+    let is = std::fs::read_to_string(&place).unwrap_or_default();
+    let due = match marks {
+        None => due.to_owned(),
+        Some([begin, end]) => {
+            let (before, rest) = is.split_once(begin).unwrap();
+            let (_, after) = rest.split_once(end).unwrap();
+            format!("{before}{begin}\n{due}{end}{after}")
+        }
+    };
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(place, due).unwrap();
+    } else {
+        assert_eq!(is, due, "{path}: print it with UPDATE=1");
+    }
+}
+
+#[test]
+fn what_the_types_of_jobs_say_is_printed() {
+    let stated = "features = 64\nclasses = 10\nasked = 20";
+    let job = job::<pssl::Job>("crates/pssl/src/job.rs", stated);
+    let terms = terms::<pssl::Terms>("crates/pssl/src/terms.rs");
+    let (job_list, terms_list) = (listed(&job.1), listed(&terms.1));
+    hold("crates/cli/src/keys/pssl.toml", None, &job_list);
+    hold(
+        "docs/networking.md",
+        Some(["<!-- keys of pssl -->", "<!-- end of keys -->"]),
+        &format!("```toml\napplication = \"pssl\"\n{job_list}```\n"),
+    );
+    hold(
+        "docs/networking.md",
+        Some(["<!-- terms of pssl -->", "<!-- end of terms -->"]),
+        &format!("```text\n{terms_list}```\n"),
+    );
+    let mut text =
+        "\"\"\"The parameters of jobs, and the terms of clients.\n\nA test of the engine \
+                    prints this file (tests/documents/printed.rs).\n\"\"\"\n\n\
+                    from __future__ import annotations\n\n\
+                    from dataclasses import dataclass\n\nfrom ._job import Job, Terms\n"
+            .to_owned();
+    text += &class(
+        "PsslJob",
+        "Job, application=\"pssl\"",
+        &job,
+        "All parties need the same one. Raises `ValueError` if it is impossible.",
+    );
+    text += &class("PsslTerms", "Terms", &terms, "");
+    hold("crates/python/python/undertone/_jobs.py", None, &text);
+}
