@@ -88,6 +88,30 @@ fn a_script_stands_where_it_waits() {
 }
 
 #[test]
+fn a_result_is_changed_and_nothing_else() {
+    let script = Script::new(FIRST, |io| async move {
+        io.send(client(1), &[1]);
+        io.phase(SECOND).await;
+        Ok(io.require(client(0)).await?.len())
+    });
+    let mut mapped = script.map(|length| format!("{length} bytes"));
+    assert_eq!(mapped.phase(), FIRST);
+    let (out, need, next) = go_on(mapped.step(inbox([])).unwrap());
+    assert_eq!(out, [(client(1), vec![1])]);
+    assert_eq!((next.phase(), need), (SECOND, Need::All(vec![])));
+    mapped = go_on(next.step(inbox([])).unwrap()).2;
+    let step = mapped.step(inbox([(0, Some(9))])).unwrap();
+    assert_eq!(output(step), "1 bytes");
+
+    let failing = Script::<()>::new(FIRST, |_| async { Err(Abort::Misuse("no".into())) });
+    let called = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&called);
+    let mapped = failing.map(move |()| count.fetch_add(1, Ordering::Relaxed));
+    assert!(mapped.step(inbox([])).is_err());
+    assert_eq!(called.load(Ordering::Relaxed), 0);
+}
+
+#[test]
 fn who_leaves_is_blamed() {
     let script = Script::new(FIRST, |io| async move { io.require(client(3)).await });
     let (_, _, script) = go_on(script.step(Inbox::default()).unwrap());

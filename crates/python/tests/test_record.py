@@ -280,7 +280,15 @@ def test_pairs_graphs_and_votes_are_given_once(
     def pairs() -> None:
         place: dict[str, Any] = {"session": undertone.session_id(None), "clients": 3}
         clients = [
-            undertone.PsslClient(i, whole[i], known[i], pssl, record=records(i), **place)
+            undertone.PsslClient(
+                i,
+                whole[i],
+                known[i],
+                pssl,
+                terms=undertone.PsslTerms(d_min=0.1),
+                record=records(i),
+                **place,
+            )
             for i in range(3)
         ]
         undertone.run(undertone.PsslServer(pssl, **place), clients)

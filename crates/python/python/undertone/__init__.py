@@ -74,21 +74,12 @@ from ._fedgraph import (
     FedGraphServer,
     fedgraph,
 )
+from ._jobs import PsslJob, PsslTerms
 from ._label import LabelClient, LabelReport, LabelRun, Labels, LabelServer, label
 from ._net import JobOver, Joined, join, join_sum, serve
 from ._party import Party, Path, pack, session_id, unpack
 from ._primitives import Ciphertexts, Distances, PaillierKey, Transfers, distances, ot, paillier
-from ._pssl import (
-    PsslClient,
-    PsslEdges,
-    PsslJob,
-    PsslLabels,
-    PsslReport,
-    PsslRun,
-    PsslServer,
-    PsslTerms,
-    pssl,
-)
+from ._pssl import PsslClient, PsslEdges, PsslLabels, PsslReport, PsslRun, PsslServer, pssl
 from ._record import Record, RecordAllowance, RecordAnswer, RecordContent
 from ._sum import SumClient, SumResult, SumServer
 from ._train import (

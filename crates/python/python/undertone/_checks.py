@@ -117,7 +117,7 @@ _KINDS = {"int": _count, "float": real, "bool": flag, "str": text, "bytes": octe
 
 def fields(values: Mapping[str, Any], kinds: Mapping[str, str]) -> dict[str, Any]:
     """The values, each checked by the annotation of its field, such as ``"int | None"``."""
-    checked = {}
+    checked: dict[str, Any] = {}
     for name, value in values.items():
         kind, _, rest = kinds[name].partition(" | ")
         if value is None and rest == "None":

@@ -1,11 +1,9 @@
 //! The client's half of the application.
 
 use undertone_job::record::{self, Record};
-use undertone_label::{
-    self as label, LabelNoise, Labelling, Outcome, Rows, Scale, phases, scaling,
-};
+use undertone_label::{self as label, LabelNoise, Labelling, Outcome, Rows, Scale, scaling};
 use undertone_node::{Application, Decline, Facts, Next, Participant, Seat, Unwilling};
-use undertone_party::{Abort, Party, PartyId, Script};
+use undertone_party::{Abort, Party, PartyId};
 use undertone_setup::identity::Credentials;
 use undertone_table::labels::renumber;
 
@@ -238,10 +236,7 @@ impl Participant for Owner {
                     answering: self.record.clone().into(),
                 };
                 let client = scaling::client(seat.me, seat.id, job.agreed(), input, seat.seed);
-                let client = client.map_err(|_| unfit())?;
-                return Ok(Script::new(phases::SETUP, |io| async move {
-                    Ok(Gained::Scale(io.run(client).await?))
-                }));
+                return Ok(client.map_err(|_| unfit())?.map(Gained::Scale));
             }
             (Rows::Features(features), true, Some(scale)) => {
                 Rows::Features(scale.apply(features).map_err(|_| unfit())?)
@@ -259,9 +254,7 @@ impl Participant for Owner {
             ..label::Input::new(rows, self.brought()?, self.record.clone())
         };
         let client = label::client(seat.me, seat.id, job.agreed(), input, seat.seed)?;
-        Ok(Script::new(phases::SETUP, |io| async move {
-            Ok(Gained::Outcome(io.run(client).await?))
-        }))
+        Ok(client.map(Gained::Outcome))
     }
 
     fn ended(&mut self, output: Gained) -> Next {

@@ -2,7 +2,7 @@
 
 use undertone_label::{self as label, Report, phases, scaling};
 use undertone_node::{Application, Facts, Next, Seat};
-use undertone_party::{Abort, Aborted, Party, PartyId, Phase, Script};
+use undertone_party::{Abort, Aborted, Party, PartyId, Phase};
 
 use super::Job;
 
@@ -84,14 +84,10 @@ impl Application for Label {
         let params = self.job.agreed();
         if self.scales() {
             let server = scaling::server(seat.id, params, clients, seat.seed)?;
-            Ok(Script::new(phases::SETUP, |io| async move {
-                Ok(Ended::Scaled(io.run(server).await?))
-            }))
+            Ok(server.map(Ended::Scaled))
         } else {
             let server = label::server(seat.id, params, clients, seat.seed)?;
-            Ok(Script::new(phases::SETUP, |io| async move {
-                Ok(Ended::Labelled(io.run(server).await?))
-            }))
+            Ok(server.map(Ended::Labelled))
         }
     }
 
