@@ -76,8 +76,7 @@ impl undertone_job::Terms<Job> for Terms {
             );
             return Err(Fault::of("reveal", why));
         }
-        // Not a number is no distance.
-        if !(job.d_min >= self.d_min) {
+        if job.d_min.is_nan() || job.d_min < self.d_min {
             let why = format!(
                 "the job joins rows at a distance of {}, this client asks for {}",
                 job.d_min, self.d_min
@@ -89,5 +88,39 @@ impl undertone_job::Terms<Job> for Terms {
             return Err(Fault::of("allow_single", why));
         }
         terms::rounds(job.rounds, self.max_rounds, "rounds")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use undertone_job::terms::meets;
+
+    use super::*;
+
+    #[test]
+    fn each_term_is_asked_for() {
+        let job = || Job::new(64, 16, 4, 70);
+        let usual = Terms::default();
+        assert_eq!(meets(&usual, &job(), false), Ok(()));
+        let refused = |change: fn(&mut Job), key: &str| {
+            let mut job = job();
+            change(&mut job);
+            assert_eq!(meets(&usual, &job, false).unwrap_err().key, key);
+            let anything = <Terms as undertone_job::Terms<Job>>::anything();
+            assert_eq!(meets(&anything, &job, true), Ok(()));
+        };
+        refused(|job| job.reveal = Reveal::Distance, "reveal");
+        refused(|job| job.d_min = 0.49, "d_min");
+        refused(|job| job.d_min = f64::NAN, "d_min");
+        refused(|job| job.allow_single = true, "allow_single");
+        refused(|job| job.rounds = 1001, "max_rounds");
+        refused(|job| job.min_clients = 2, "min_clients");
+        let fault = meets(&usual, &job(), true).unwrap_err();
+        assert_eq!(fault.key, "malicious_server");
+        let more = Terms {
+            reveal: Reveal::Accept,
+            ..usual
+        };
+        assert_eq!(meets(&more, &job(), false).unwrap_err().key, "reveal");
     }
 }
