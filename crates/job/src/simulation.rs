@@ -231,10 +231,10 @@ fn cause<C>(aborted: Aborted, clients: &[(PartyId, Result<C, Aborted>)]) -> Abor
     let own_fault = |a: &&Aborted| a.cause.culprit() != Some(PartyId::SERVER);
     match aborted.cause {
         Abort::TooFew { .. } | Abort::TooFewHolders { .. } => {
-            let aborts = clients
+            let mut aborts = clients
                 .iter()
-                .filter_map(|(_, outcome)| outcome.as_ref().err());
-            aborts.filter(own_fault).next().cloned().unwrap_or(aborted)
+                .filter_map(|(_, client)| client.as_ref().err());
+            aborts.find(own_fault).cloned().unwrap_or(aborted)
         }
         _ => aborted,
     }

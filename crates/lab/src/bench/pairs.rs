@@ -120,11 +120,11 @@ impl Pairs {
         let (mut edges, mut rounds, mut exact) = (0, 0.0, true);
         for round in 0..self.repeat {
             let rows = self.clients(round as u8)?;
-            let seed = Seed::from_bytes([round as u8; 32]);
-            let clear = clear::simulated(job, &rows, &seed);
-            let run = simulation(job.clone(), rows, seed)
+            let seed = || Seed::from_bytes([round as u8; 32]);
+            let run = simulation(job.clone(), rows.clone(), seed())
                 .and_then(|mut simulation| simulation.run(Network::new()))
                 .map_err(Failure::aborted)?;
+            let clear = clear::simulated(job, &rows, &seed());
             let mut pairs_of = run.clients.iter().zip(&clear.edges);
             exact &= pairs_of
                 .all(|(client, edges)| client.as_ref().is_ok_and(|client| client.edges == *edges));
