@@ -1,11 +1,10 @@
-//! What is printed from the types of jobs and terms: Python's dataclasses, the keys in the documents
-//! and in the command's help.
-//! `UPDATE=1 cargo test -p undertone-tests --test documents printed` writes them anew.
+//! What is printed from the types of jobs and terms: Python's dataclasses, keys in documents and in
+//! help. `UPDATE=1 cargo test -p undertone-tests --test documents printed` writes them anew.
 
 use std::fmt::Write;
 
 use undertone::job::{Entries, Job, Known, entries, settle};
-use undertone::pssl;
+use undertone::{cotrain, pssl};
 use undertone_tests::root;
 
 /// A key of a job, or a term.
@@ -64,6 +63,20 @@ fn name(field: &syn::Field) -> String {
     name
 }
 
+/// Whether serde reads the field as a number without bound.
+fn is_limit(attributes: &[syn::Attribute]) -> bool {
+    let mut found = false;
+    for attribute in attributes.iter().filter(|a| a.path().is_ident("serde")) {
+        let read = attribute.parse_nested_meta(|meta| {
+            let value: syn::LitStr = meta.value()?.parse()?;
+            found |= meta.path.is_ident("with") && value.value() == "settle::limit";
+            Ok(())
+        });
+        read.unwrap();
+    }
+    found
+}
+
 /// A struct of a source file: what it is, and its keys with their `usual` values.
 fn read(path: &str, of: &str, usual: &Entries, shown: &Entries) -> (String, Vec<Key>) {
     let file = syn::parse_file(&std::fs::read_to_string(root(path)).unwrap()).unwrap();
@@ -79,6 +92,8 @@ fn read(path: &str, of: &str, usual: &Entries, shown: &Entries) -> (String, Vec<
             doc: doc(&field.attrs),
             kind: match &usual[&name] {
                 _ if is_insist => "bool | str",
+                _ if is_limit(&field.attrs) => "float | str",
+                _ if matches!(field.ty, syn::Type::Array(_)) => "bytes",
                 serde_json::Value::Bool(_) => "bool",
                 serde_json::Value::Number(number) if number.is_f64() => "float",
                 serde_json::Value::Number(_) => "int",
@@ -98,7 +113,7 @@ fn read(path: &str, of: &str, usual: &Entries, shown: &Entries) -> (String, Vec<
 
 fn job<J: Job>(path: &str, stated: &str) -> (String, Vec<Key>) {
     let stated = settle::parse(stated).unwrap();
-    let shown: J = undertone::job::settle(stated, Known { signed: true }).unwrap();
+    let shown: J = undertone::job::settle(stated, Known::new(true)).unwrap();
     let (what, mut keys) = read(path, "Job", &entries(&J::usual()), &entries(&shown));
     for key in &mut keys {
         if J::STATED.contains(&&key.name[..]) {
@@ -143,6 +158,10 @@ fn listed(keys: &[Key]) -> String {
         };
         let mut pair = format!("{} = {}", key.name, key.shown);
         let doc = format!("{required}{}", key.doc.replace('`', ""));
+        if pair.len() >= COLUMN {
+            writeln!(text, "{pair}").unwrap();
+            pair.clear();
+        }
         for line in wrap(&doc, 100 - COLUMN - 2) {
             writeln!(text, "{pair:COLUMN$}# {line}").unwrap();
             pair.clear();
@@ -170,7 +189,7 @@ fn class(name: &str, base: &str, (what, keys): &(String, Vec<Key>), more: &str) 
             .collect::<String>()
     };
     let mut text = format!("\n\n@dataclass(frozen=True, kw_only=True)\nclass {name}({base}):\n");
-    text += &quoted(&format!("{what} {more}"), "    ");
+    text += &quoted(format!("{what} {more}").trim(), "    ");
     text += "\n";
     for key in keys {
         let (kind, default) = match key.default {
@@ -206,35 +225,74 @@ fn hold(path: &str, marks: Option<[&str; 2]>, due: &str) {
     }
 }
 
+/// The keys of an application's job, and its terms.
+struct Printed {
+    name: &'static str,
+    job: (String, Vec<Key>),
+    terms: (String, Vec<Key>),
+    /// The base of the dataclass of the job.
+    base: &'static str,
+}
+
+impl Printed {
+    fn of<J: Job, T: serde::Serialize + std::default::Default>(
+        stated: &str,
+        base: &'static str,
+    ) -> Self {
+        let name = J::NAME;
+        Self {
+            name,
+            job: job::<J>(&format!("crates/{name}/src/job.rs"), stated),
+            terms: terms::<T>(&format!("crates/{name}/src/terms.rs")),
+            base,
+        }
+    }
+
+    fn hold_lists(&self) {
+        let Self { name, .. } = self;
+        let (job, terms) = (listed(&self.job.1), listed(&self.terms.1));
+        hold(&format!("crates/cli/src/keys/{name}.toml"), None, &job);
+        let page = |what: &str, language: &str, text: &str| {
+            let marks = [
+                &format!("<!-- {what} of {name} -->")[..],
+                &format!("<!-- end of the {what} of {name} -->"),
+            ];
+            let text = format!("```{language}\n{text}```\n");
+            hold("docs/networking.md", Some(marks), &text);
+        };
+        page("keys", "toml", &format!("application = \"{name}\"\n{job}"));
+        page("terms", "text", &terms);
+    }
+
+    fn classes(&self) -> String {
+        let mut class_name: String = self.name.to_owned();
+        class_name[..1].make_ascii_uppercase();
+        let base = format!("{}, application=\"{}\"", self.base, self.name);
+        let more = "All parties need the same one. Raises `ValueError` if it is impossible.";
+        let job = class(&format!("{class_name}Job"), &base, &self.job, more);
+        job + &class(&format!("{class_name}Terms"), "Terms", &self.terms, "")
+    }
+}
+
 #[test]
 fn what_the_types_of_jobs_say_is_printed() {
-    let stated = "features = 64\nclasses = 10\nasked = 20";
-    let job = job::<pssl::Job>("crates/pssl/src/job.rs", stated);
-    let terms = terms::<pssl::Terms>("crates/pssl/src/terms.rs");
-    let (job_list, terms_list) = (listed(&job.1), listed(&terms.1));
-    hold("crates/cli/src/keys/pssl.toml", None, &job_list);
-    hold(
-        "docs/networking.md",
-        Some(["<!-- keys of pssl -->", "<!-- end of keys -->"]),
-        &format!("```toml\napplication = \"pssl\"\n{job_list}```\n"),
-    );
-    hold(
-        "docs/networking.md",
-        Some(["<!-- terms of pssl -->", "<!-- end of terms -->"]),
-        &format!("```text\n{terms_list}```\n"),
-    );
+    let digest = "0".repeat(64);
+    let all = [
+        Printed::of::<cotrain::Job, cotrain::Terms>(
+            &format!("classes = 10\nrows = 1797\nfeatures = 64\npublic = \"{digest}\""),
+            "VotesJob",
+        ),
+        Printed::of::<pssl::Job, pssl::Terms>("features = 64\nclasses = 10\nasked = 20", "Job"),
+    ];
     let mut text =
         "\"\"\"The parameters of jobs, and the terms of clients.\n\nA test of the engine \
                     prints this file (tests/documents/printed.rs).\n\"\"\"\n\n\
                     from __future__ import annotations\n\n\
-                    from dataclasses import dataclass\n\nfrom ._job import Job, Terms\n"
+                    from dataclasses import dataclass\n\nfrom ._job import Job, Terms, VotesJob\n"
             .to_owned();
-    text += &class(
-        "PsslJob",
-        "Job, application=\"pssl\"",
-        &job,
-        "All parties need the same one. Raises `ValueError` if it is impossible.",
-    );
-    text += &class("PsslTerms", "Terms", &terms, "");
+    for one in &all {
+        one.hold_lists();
+        text += &one.classes();
+    }
     hold("crates/python/python/undertone/_jobs.py", None, &text);
 }

@@ -10,7 +10,7 @@ use undertone::cotrain::{
     Client, Consensus, Data, Job, Labels, Learner, LearnerError, Place, Public, Report, Rows,
     SLICES, Server, State, Step, VOTES,
 };
-use undertone::job::Record;
+use undertone::job::{Job as _, Record};
 use undertone::kdf::Seed;
 use undertone::kernel::Prg;
 use undertone::party::{

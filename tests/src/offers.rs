@@ -1,8 +1,8 @@
 //! An offer of each application, with other values than the defaults.
 
-use undertone::job::{Fields, Job as _, from_offer, offer};
-use undertone::node::{cotrain, fedgraph, jobs, label, sum, train};
-use undertone::pssl;
+use undertone::job::{Fields, Job, Known, from_offer, offer};
+use undertone::node::{fedgraph, jobs, label, sum, train};
+use undertone::{cotrain, pssl};
 
 /// Reads the fields of an offer. `None` if it is none.
 pub type Read = fn(&str) -> Option<Fields>;
@@ -32,9 +32,9 @@ pub fn all() -> Vec<(&'static str, Vec<u8>, Read)> {
     let voted = format!(
         "{all}application = \"cotrain\"\nclasses = 3\nrows = 9\nfeatures = 2\npublic = \"{public}\""
     );
-    let voted = cotrain::Job::parse(&voted, false, |_| Err("stated".into())).unwrap();
+    let voted: cotrain::Job = jobs::parse(&voted, Known::new(false)).unwrap();
     let paired = format!("{all}application = \"pssl\"\nfeatures = 8\nclasses = 3\nasked = 5");
-    let paired: pssl::Job = jobs::parse(&paired, false).unwrap();
+    let paired: pssl::Job = jobs::parse(&paired, Known::new(false)).unwrap();
     let graph = "application = \"fedgraph\"\nrows = 100\nqueries = 7\nclasses = 3\nsteps = 30";
     let graph = fedgraph::Job::parse(graph, 4).unwrap();
     vec![
@@ -51,17 +51,16 @@ pub fn all() -> Vec<(&'static str, Vec<u8>, Read)> {
             let job = train::Job::from_offer(text.as_bytes()).ok()?;
             Some(job.training.fields())
         }),
-        ("cotrain", voted.to_offer(), |text| {
-            let job = cotrain::Job::from_offer(text.as_bytes()).ok()?;
-            Some(job.cotraining.fields())
-        }),
-        ("pssl", offer(&paired), |text| {
-            let job: pssl::Job = from_offer(text.as_bytes()).ok()?;
-            Some(job.fields())
-        }),
+        ("cotrain", offer(&voted), read::<cotrain::Job>),
+        ("pssl", offer(&paired), read::<pssl::Job>),
         ("fedgraph", graph.to_offer(), |text| {
             let job = fedgraph::Job::from_offer(text.as_bytes()).ok()?;
             Some(job.fedgraph.fields())
         }),
     ]
+}
+
+fn read<J: Job>(text: &str) -> Option<Fields> {
+    let job: J = from_offer(text.as_bytes()).ok()?;
+    Some(job.fields())
 }

@@ -43,7 +43,7 @@ enum Command {
     },
     /// Co-train learners on one labelled FILE: clients vote on rows that are public
     #[cfg(feature = "train")]
-    #[command(after_help = examples::COTRAIN)]
+    #[command(after_help = examples::COTRAIN, after_long_help = examples::cotrain())]
     Cotrain {
         #[command(flatten)]
         common: Common,

@@ -42,7 +42,7 @@ pub(crate) const COTRAIN: &str = "\
 Examples:
   undertone cotrain data/breast_cancer.npz
   undertone cotrain data/breast_cancer.npz --learners tree,forest,logistic --plot accuracy.svg
-  undertone cotrain data/digits.npz --clients 10 --split dirichlet:0.3 --noise krr:2 --json";
+  undertone cotrain data/digits.npz --clients 10 --split dirichlet:0.3 --set noise=krr:2 --json";
 
 /// Of `fedgraph`.
 #[cfg(feature = "train")]
@@ -59,10 +59,20 @@ Examples:
   undertone pssl data/digits.npz --clients 5 --labelled 0.1 --set d_min=2 --plot edges.svg
   undertone pssl data/digits.npz --classes 1,2,3,4 --set reveal=accept --json";
 
-/// Of `pssl`, with the keys of its job.
+/// The examples of an experiment, with the keys of its job.
+fn with_keys(examples: &str, keys: &str) -> String {
+    format!("{examples}\n\nKeys of the job, for --set, and their usual values:\n{keys}")
+}
+
+/// Of `pssl`.
 pub(crate) fn pssl() -> String {
-    let keys = include_str!("keys/pssl.toml");
-    format!("{PSSL}\n\nKeys of the job, for --set, and their usual values for digits:\n{keys}")
+    with_keys(PSSL, include_str!("keys/pssl.toml"))
+}
+
+/// Of `cotrain`.
+#[cfg(feature = "train")]
+pub(crate) fn cotrain() -> String {
+    with_keys(COTRAIN, include_str!("keys/cotrain.toml"))
 }
 
 /// Of `sum`.

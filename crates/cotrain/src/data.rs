@@ -3,6 +3,8 @@
 use std::fmt;
 
 use sha2::{Digest, Sha256};
+use undertone_job::Entries;
+use undertone_job::settle::hex;
 use undertone_kernel::Wiped;
 
 use crate::learner::Rows;
@@ -114,6 +116,16 @@ impl Public {
     pub fn standardised(dim: usize, values: &[f64]) -> Result<(Self, Scaler), DataError> {
         let scaler = Scaler::of(dim, values);
         Ok((Self::new(dim, scaler.apply(values))?, scaler))
+    }
+
+    /// The keys of a job that follow from these rows: `rows`, `features` and `public`.
+    pub fn entries(&self) -> Entries {
+        let (rows, digest) = (self.rows(), hex::write(&self.digest()));
+        Entries::from_iter([
+            ("rows".to_owned(), rows.len().into()),
+            ("features".to_owned(), rows.dim.into()),
+            ("public".to_owned(), digest.into()),
+        ])
     }
 
     /// The digest of the rows, in their order.

@@ -3,8 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
 use undertone_garble::index_bits;
-use undertone_job::{Fields, context};
+use undertone_job::{Entries, Fault, Fields, Job as _, Known, context, settle};
 use undertone_kdf::Seed;
 use undertone_party::{Abort, PartyId, SessionId};
 use undertone_sum::{Audience, Rules, Shape, Suite, Trust, Wiring};
@@ -132,34 +133,96 @@ impl FromStr for Votes {
     }
 }
 
-/// What all parties of a job agree on.
-#[derive(Debug, Clone, PartialEq)]
+/// The parameters of co-training by votes on public rows.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Job {
-    /// The number of public rows.
-    pub rows: usize,
-    /// The number of values in a row.
-    pub features: usize,
-    /// The number of classes.
+    /// The number of classes: up to 1024.
     pub classes: usize,
-    /// The digest of the public rows ([`Public`](crate::Public)).
+    /// The number of public rows. Default: that of the server's file.
+    pub rows: usize,
+    /// The number of values in a row. Default: that of the server's file.
+    pub features: usize,
+    /// The digest of the public rows. Default: that of the server's file.
+    #[serde(with = "settle::hex")]
     pub public: [u8; 32],
-    /// Whether all rows are standardised by the means and deviations of the public rows
-    /// ([`Public::standardised`](crate::Public::standardised)).
+    /// Whether clients and server standardise all rows of their files by the means and deviations
+    /// of the public rows. Parties outside of a network take rows as they are.
     pub standardise: bool,
-    /// Which rows have a consensus.
+    /// Which public rows get a label: `majority` (all: the class with the most votes, of several
+    /// the lowest) or `qualified:Q` (those in which that class has the share Q of the votes).
+    #[serde(with = "settle::text")]
     pub consensus: Consensus,
-    /// Who sees what of the votes.
+    /// What the server sees of the votes: `winners` (the consensus and nothing else), `counts` (how
+    /// many votes each class has) or `clear` (every client's votes).
+    #[serde(with = "settle::text")]
     pub votes: Votes,
-    /// The noise that clients put on their votes.
+    /// The noise that clients put on their votes: `none`, `krr:E` (randomised response; ε of a vote
+    /// is E) or `xor:E:S` (flips bits of the one-hot vote; ε of a vote is 2E/S).
+    #[serde(with = "settle::text")]
     pub noise: Noise,
-    /// Most exchanges. Exchanges that fail count.
+    /// Most exchanges: up to 1000. Those that fail count.
     pub exchanges: u32,
-    /// Fewest clients.
+    /// Fewest clients of an exchange.
     pub min_clients: usize,
-    /// The server that sums withstand.
-    pub trust: Trust,
-    /// The cipher of the masks.
+    /// The cipher of the sums' masks: `aes128ctr` or `chacha20`.
+    #[serde(with = "settle::text")]
     pub suite: Suite,
+    /// Whether sums withstand a server that lies about keys and about who dropped out, but not one
+    /// that departs from the protocol elsewhere. Every client then needs a key. Default: whether
+    /// all clients of the roster have keys; without a roster no.
+    #[serde(rename = "malicious_server", with = "settle::flag")]
+    pub trust: Trust,
+}
+
+/// What follows: `rows`, `features` and `public` from a file of public rows, and `malicious_server`
+/// from the clients' keys. The digest has the parts of `consensus` and `noise` under keys of their
+/// own.
+impl undertone_job::Job for Job {
+    const NAME: &'static str = "cotrain";
+    const STATED: &'static [&'static str] = &["classes"];
+    const DERIVED: &'static [&'static str] = &["rows", "features", "public", "malicious_server"];
+
+    fn usual() -> Self {
+        Self {
+            standardise: true,
+            ..Self::new(0, 0, 0, [0; 32])
+        }
+    }
+
+    fn derive(all: &mut Entries, known: Known<'_>) -> Result<(), Fault> {
+        let of_rows = ["rows", "features", "public"];
+        match of_rows.iter().filter(|key| all.contains_key(**key)).count() {
+            0 => {
+                let public = known.ask("public", all, "public")?;
+                all.extend(public);
+            }
+            3 => (),
+            _ => {
+                let why = "rows, features and public belong together: state all of them, or none";
+                return Err(Fault::new(why));
+            }
+        }
+        all.entry("malicious_server".to_owned())
+            .or_insert(known.signed.into());
+        Ok(())
+    }
+
+    fn check(&self) -> Result<(), Fault> {
+        self.check().map_err(Fault::new)
+    }
+
+    fn min_clients(&self) -> usize {
+        self.min_clients
+    }
+
+    fn malicious_server(&self) -> bool {
+        self.trust.into()
+    }
+
+    fn fields(&self) -> Fields {
+        self.fields()
+    }
 }
 
 impl Job {
@@ -311,11 +374,6 @@ impl Job {
             ),
             ("suite", suite.to_string().into()),
         ])
-    }
-
-    /// The digest by which parties compare their jobs.
-    pub fn digest(&self) -> [u8; 32] {
-        self.fields().digest("cotrain")
     }
 
     /// The session of the protocols inside an exchange. It binds them to the job and to what the

@@ -28,6 +28,7 @@ mod noise;
 mod server;
 mod session;
 mod slices;
+mod terms;
 
 use undertone_party::Phase;
 
@@ -38,6 +39,7 @@ pub use job::{Consensus, Job, Votes};
 pub use learner::{Learner, LearnerError, Rows};
 pub use noise::Noise;
 pub use server::{Exchange, Report, Server, State};
+pub use terms::Terms;
 
 /// The consensus, from the server to the clients.
 pub const CONSENSUS: Phase = Phase {

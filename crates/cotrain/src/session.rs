@@ -3,6 +3,7 @@
 use std::sync::{Arc, MutexGuard};
 
 use undertone_garble::{self as garble, Audience, GARBLING};
+use undertone_job::Job as _;
 use undertone_job::record::{self, Claim};
 use undertone_kernel::pack::{pack, packed_len};
 use undertone_kernel::{BitMatrix, Wiped};

@@ -8,7 +8,7 @@ use crate::Record;
 use crate::application::Participant;
 use crate::session::{Decline, Next, SessionContext, Unwilling};
 use crate::settle::{self, Entries};
-use crate::terms::meets;
+use crate::terms::holds;
 
 /// What others are told if a client has nothing for a job.
 const UNFIT: &str = "what this client has does not fit the job; it knows why";
@@ -114,8 +114,7 @@ impl<P: Participant> Agreed<P> {
     /// # Errors
     /// As of [`agree`](Self::agree).
     pub fn agree_to(&mut self, job: P::Job, signed: bool) -> Result<(), Decline> {
-        meets(self.part.terms(), &job, signed)
-            .map_err(|fault| Decline::telling(format!("{} (term {})", fault.why, fault.key)))?;
+        holds(self.part.terms(), &job, signed)?;
         self.job.agree(job, |job| self.part.prepare(job))
     }
 

@@ -58,11 +58,43 @@ impl fmt::Display for Fault {
     }
 }
 
+/// Finds what follows from a file, such as the digest of public rows: its name, and the entries so
+/// far.
+pub type Ask<'a> = &'a dyn Fn(&str, &Entries) -> Result<Entries, Fault>;
+
 /// What is known where a job is settled, beside what people wrote.
-#[derive(Debug, Clone, Copy)]
-pub struct Known {
+#[derive(Clone, Copy)]
+pub struct Known<'a> {
     /// Whether all clients of the roster have keys.
     pub signed: bool,
+    /// Files. None where there are none.
+    pub ask: Option<Ask<'a>>,
+}
+
+impl fmt::Debug for Known<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Known")
+            .field("signed", &self.signed)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Known<'_> {
+    /// Without files.
+    pub fn new(signed: bool) -> Self {
+        Self { signed, ask: None }
+    }
+
+    /// What follows from the file `name`, which `keys` would state.
+    ///
+    /// # Errors
+    /// There is no such file, or it cannot be used.
+    pub fn ask(self, name: &str, all: &Entries, keys: &str) -> Result<Entries, Fault> {
+        match self.ask {
+            Some(ask) => ask(name, all),
+            None => Err(Fault::of(keys, "is missing")),
+        }
+    }
 }
 
 /// The job of an application. Its serde form has a key for each field. The form has neither maps
@@ -84,7 +116,7 @@ pub trait Job: Serialize + DeserializeOwned + Clone + PartialEq + Send + Sync + 
     ///
     /// # Errors
     /// A value from which another follows is none.
-    fn derive(all: &mut Entries, known: Known) -> Result<(), Fault>;
+    fn derive(all: &mut Entries, known: Known<'_>) -> Result<(), Fault>;
 
     /// Checks that the job is possible.
     ///
@@ -116,7 +148,7 @@ pub trait Job: Serialize + DeserializeOwned + Clone + PartialEq + Send + Sync + 
 ///
 /// # Errors
 /// An unknown or a missing key, a value of another type, a job that is not possible.
-pub fn settle<J: Job>(stated: Entries, known: Known) -> Result<J, Fault> {
+pub fn settle<J: Job>(stated: Entries, known: Known<'_>) -> Result<J, Fault> {
     let usual = entries(&J::usual());
     only_known(&stated, &usual, "is no key of the job; its keys are")?;
     let absent = |key: &&&str| !stated.contains_key(**key);
@@ -293,6 +325,117 @@ pub mod text {
     }
 }
 
+/// `serde(with)`: a number that is 0 or more, or the text `inf`.
+pub mod limit {
+    use std::fmt;
+
+    use serde::de::{Error, Visitor};
+    use serde::{Deserializer, Serializer};
+
+    const NONE: &str = "inf";
+
+    /// Writes it.
+    ///
+    /// # Errors
+    /// Those of the serializer.
+    pub fn serialize<S: Serializer>(limit: &f64, s: S) -> Result<S::Ok, S::Error> {
+        if limit.is_finite() {
+            s.serialize_f64(*limit)
+        } else {
+            s.serialize_str(NONE)
+        }
+    }
+
+    struct Limit;
+
+    impl Limit {
+        fn of<E: Error>(self, limit: f64) -> Result<f64, E> {
+            if limit >= 0.0 {
+                Ok(limit)
+            } else {
+                Err(E::invalid_value(serde::de::Unexpected::Float(limit), &self))
+            }
+        }
+    }
+
+    impl Visitor<'_> for Limit {
+        type Value = f64;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a number that is 0 or more, or \"inf\"")
+        }
+
+        fn visit_f64<E: Error>(self, limit: f64) -> Result<f64, E> {
+            self.of(limit)
+        }
+
+        fn visit_u64<E: Error>(self, limit: u64) -> Result<f64, E> {
+            self.of(limit as f64)
+        }
+
+        fn visit_i64<E: Error>(self, limit: i64) -> Result<f64, E> {
+            self.of(limit as f64)
+        }
+
+        fn visit_str<E: Error>(self, text: &str) -> Result<f64, E> {
+            if text == NONE {
+                return Ok(f64::INFINITY);
+            }
+            Err(E::invalid_value(serde::de::Unexpected::Str(text), &self))
+        }
+    }
+
+    /// Reads it.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<f64, D::Error> {
+        d.deserialize_any(Limit)
+    }
+}
+
+/// `serde(with)`: 32 bytes as 64 hexadecimal digits.
+pub mod hex {
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    /// The hexadecimal digits of `bytes`.
+    pub fn write(bytes: &[u8]) -> String {
+        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// The 32 bytes of 64 hexadecimal digits.
+    pub fn read(text: &str) -> Option<[u8; 32]> {
+        let digits = text.as_bytes();
+        if digits.len() != 64 {
+            return None;
+        }
+        let digit = |d: u8| (d as char).to_digit(16);
+        let mut bytes = [0; 32];
+        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+            *byte = (digit(pair[0])? * 16 + digit(pair[1])?) as u8;
+        }
+        Some(bytes)
+    }
+
+    /// Writes it.
+    ///
+    /// # Errors
+    /// Those of the serializer.
+    pub fn serialize<S: Serializer>(bytes: &[u8; 32], s: S) -> Result<S::Ok, S::Error> {
+        s.serialize_str(&write(bytes))
+    }
+
+    /// Reads it.
+    ///
+    /// # Errors
+    /// There are not 64 digits.
+    pub fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<[u8; 32], D::Error> {
+        read(&String::deserialize(d)?)
+            .ok_or_else(|| D::Error::custom("must have 64 hexadecimal digits"))
+    }
+}
+
 /// `serde(with)`: a choice of two as a truth value.
 pub mod flag {
     use serde::{Deserialize, Deserializer, Serializer};
@@ -347,7 +490,7 @@ mod tests {
             }
         }
 
-        fn derive(all: &mut Entries, known: Known) -> Result<(), Fault> {
+        fn derive(all: &mut Entries, known: Known<'_>) -> Result<(), Fault> {
             let grams = all["grams"].as_f64();
             let grams = grams.ok_or_else(|| Fault::of("grams", "is no number"))?;
             let minutes = grams / 15.0 + if known.signed { 1.0 } else { 0.0 };
@@ -373,7 +516,7 @@ mod tests {
     }
 
     fn settled(text: &str) -> Result<Bread, Fault> {
-        settle(parse(text)?, Known { signed: false })
+        settle(parse(text)?, Known::new(false))
     }
 
     #[test]
@@ -382,7 +525,7 @@ mod tests {
         assert_eq!((bread.loaves, bread.minutes, bread.seeds), (2, 40.0, false));
         let stated = settled("minutes = 35\nloaves = 2").unwrap();
         assert_eq!((stated.grams, stated.minutes), (750.0, 35.0));
-        let signed: Bread = settle(parse("loaves = 1").unwrap(), Known { signed: true }).unwrap();
+        let signed: Bread = settle(parse("loaves = 1").unwrap(), Known::new(true)).unwrap();
         assert_eq!(signed.minutes, 51.0);
     }
 

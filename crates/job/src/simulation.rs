@@ -182,6 +182,8 @@ pub struct Outcomes<S, C> {
     pub ledgers: Vec<(PartyId, Ledger)>,
     /// Whether parties waited for messages that nobody sends.
     pub stalled: Option<Stalled>,
+    /// Why the server aborted, if it did.
+    cause: Option<Aborted>,
 }
 
 impl<S: Send + 'static, C: Send + 'static> Parties<S, C> {
@@ -206,14 +208,13 @@ impl<S, C> Outcomes<S, C> {
     /// # Errors
     /// The server's [`Aborted`], or [`Stalled`].
     pub fn ran(self) -> Result<Ran<S, C>, SimulationError> {
-        let is_over = |stalled: &Stalled| !stalled.waiting.contains(&PartyId::SERVER);
-        let report = match (self.server, self.stalled) {
-            (Err(aborted), stalled) if stalled.as_ref().is_none_or(is_over) => {
-                return Err(cause(aborted, &self.clients).into());
-            }
-            (_, Some(stalled)) => return Err(stalled.into()),
-            (server, None) => server?,
-        };
+        if let Some(cause) = self.cause {
+            return Err(cause.into());
+        }
+        if let Some(stalled) = self.stalled {
+            return Err(stalled.into());
+        }
+        let report = self.server?;
         Ok(Ran {
             report,
             clients: self
@@ -227,17 +228,16 @@ impl<S, C> Outcomes<S, C> {
 }
 
 /// Why the server aborted. If too few clients were left, this is the abort of the first client.
-fn cause<C>(aborted: Aborted, clients: &[(PartyId, Result<C, Aborted>)]) -> Aborted {
+fn cause<C: Party>(aborted: &Aborted, clients: &[Endpoint<C>]) -> Aborted {
     let own_fault = |a: &&Aborted| a.cause.culprit() != Some(PartyId::SERVER);
-    match aborted.cause {
+    let first = match aborted.cause {
         Abort::TooFew { .. } | Abort::TooFewHolders { .. } => {
-            let mut aborts = clients
-                .iter()
-                .filter_map(|(_, client)| client.as_ref().err());
-            aborts.find(own_fault).cloned().unwrap_or(aborted)
+            let mut aborts = clients.iter().filter_map(Endpoint::aborted);
+            aborts.find(own_fault)
         }
-        _ => aborted,
-    }
+        _ => None,
+    };
+    first.unwrap_or(aborted).clone()
 }
 
 /// Drives `server` and `clients` over `network` until all have ended.
@@ -255,12 +255,14 @@ pub fn drive<S: Party, C: Party>(
     let ran = network.run(&mut nodes);
     let mut ledgers = vec![(PartyId::SERVER, server.ledger().clone())];
     ledgers.extend(clients.iter().map(|c| (c.id(), c.ledger().clone())));
+    let cause = server.aborted().map(|aborted| cause(aborted, &clients));
     let outcome = |client: Endpoint<C>| (client.id(), client.finish().map(|(output, _)| output));
     Outcomes {
         server: server.finish().map(|(output, _)| output),
         clients: clients.into_iter().map(outcome).collect(),
         ledgers,
         stalled: ran.err(),
+        cause,
     }
 }
 

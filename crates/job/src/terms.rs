@@ -10,6 +10,7 @@ use std::fmt::Debug;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::session::Decline;
 use crate::settle::{self, Entries, Fault, Job};
 
 /// The terms of a client of an application. Their serde form has a key for each term, denies
@@ -137,6 +138,25 @@ pub fn meets<J: Job, T: Terms<J>>(terms: &T, job: &J, signed: bool) -> Result<()
         job.malicious_server(),
         terms.malicious_server().holds(signed),
     )
+}
+
+/// The job of an offer, if it meets the terms.
+///
+/// # Errors
+/// Why the client declines, and the term that would change that.
+pub fn agreed<J: Job, T: Terms<J>>(terms: &T, offer: &[u8], signed: bool) -> Result<J, Decline> {
+    let job = settle::from_offer(offer).map_err(Decline::telling)?;
+    holds(terms, &job, signed)?;
+    Ok(job)
+}
+
+/// As [`meets`], for a client that declines.
+///
+/// # Errors
+/// Why it does, and the term that would change that.
+pub fn holds<J: Job, T: Terms<J>>(terms: &T, job: &J, signed: bool) -> Result<(), Decline> {
+    meets(terms, job, signed)
+        .map_err(|fault| Decline::telling(format!("{} (term {})", fault.why, fault.key)))
 }
 
 /// Checks that a job needs as many clients as a client asks for.

@@ -1,7 +1,7 @@
 //! Keys and values that people state on a command line.
 
 use serde_json::Value;
-use undertone::job::{Entries, settle};
+use undertone::job::{Entries, Job, Known, settle};
 
 use crate::Failure;
 
@@ -22,4 +22,17 @@ pub fn entries(option: &str, stated: &[Pair]) -> Result<Entries, Failure> {
         }
     }
     Ok(entries)
+}
+
+/// The job of an experiment: what `--set` states, and its `own` entries, which follow from data.
+pub fn job<J: Job>(stated: &[Pair], own: Entries) -> Result<J, Failure> {
+    let mut all = entries("--set", stated)?;
+    for (key, value) in own {
+        if all.insert(key.clone(), value).is_some() {
+            return Err(Failure::usage(format!(
+                "--set {key}: it follows from the data"
+            )));
+        }
+    }
+    settle::settle(all, Known::new(false)).map_err(Failure::usage)
 }

@@ -236,24 +236,7 @@ impl Roster {
     }
 }
 
-/// Bytes as hexadecimal digits.
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// The 32 bytes of 64 hexadecimal digits.
-pub fn unhex(text: &str) -> Option<[u8; 32]> {
-    let digits = text.as_bytes();
-    if digits.len() != 64 {
-        return None;
-    }
-    let digit = |d: u8| (d as char).to_digit(16);
-    let mut bytes = [0; 32];
-    for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-        *byte = (digit(pair[0])? * 16 + digit(pair[1])?) as u8;
-    }
-    Some(bytes)
-}
+pub use undertone_job::settle::hex::{read as unhex, write as hex};
 
 #[cfg(test)]
 mod tests {

@@ -151,7 +151,7 @@ impl undertone_job::Job for Job {
         Self::new(0, 255, 0, 0)
     }
 
-    fn derive(all: &mut Entries, known: Known) -> Result<(), Fault> {
+    fn derive(all: &mut Entries, known: Known<'_>) -> Result<(), Fault> {
         let real = |key: &str| {
             let value = all.get(key).and_then(|value| value.as_f64());
             value.ok_or_else(|| Fault::of(key, "is no number"))
@@ -472,7 +472,7 @@ mod tests {
             "asked = 5\n"
         };
         let text = format!("{asked}features = 8\nclasses = 3\n{more}\n");
-        settle::settle(settle::parse(&text)?, Known { signed: true })
+        settle::settle(settle::parse(&text)?, Known::new(true))
     }
 
     #[test]
@@ -507,7 +507,7 @@ mod tests {
             "round = 2",
             "round: is no key of the job; its keys are features, classes,",
         );
-        let fault = settle::settle::<Job>(Entries::new(), Known { signed: true });
+        let fault = settle::settle::<Job>(Entries::new(), Known::new(true));
         assert_eq!(fault.unwrap_err().to_string(), "features: is missing");
     }
 

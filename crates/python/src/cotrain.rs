@@ -8,69 +8,25 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use undertone::cotrain::{
     self, Client, Data, Exchange, Labels, Learner, LearnerError, Place, Public, Report, Rows,
-    State, Step, Votes,
+    State, Step, Terms, Votes,
 };
-use undertone::job::Record;
+use undertone::job::{Record, terms};
 use undertone::party::{Network, PartyId, SessionId};
 use undertone::simulate::CotrainingSimulation;
 
 use crate::arrays::{self, contiguous, matrix};
 use crate::costs::Spent;
 use crate::errors::{self, numbers, of_client, simulation, value};
-use crate::options::{self, Keys};
+use crate::options::{self, Keys, Stated};
 use crate::party::{PyParty, Raised};
 use crate::pool;
 use crate::record::{self, PyRecord};
 use crate::sessions::{self, Simulated, client, lock};
 
-/// The parameters of a job.
-#[derive(FromPyObject)]
-#[pyo3(from_item_all)]
-struct CotrainRules {
-    rows: usize,
-    features: usize,
-    classes: usize,
-    public: [u8; 32],
-    consensus: String,
-    votes: String,
-    noise: Option<String>,
-    exchanges: u32,
-    min_clients: usize,
-    malicious_server: bool,
-    suite: String,
-}
-
-fn job(rules: &Bound<'_, PyAny>) -> PyResult<cotrain::Job> {
-    let rules: CotrainRules = rules.extract()?;
-    let named = |what: &str, text: &str, why: String| value(format!("{what} is '{text}'; {why}"));
-    let (consensus, votes) = (&rules.consensus, &rules.votes);
-    let noise = rules.noise.as_deref().unwrap_or("none");
-    let job = cotrain::Job {
-        consensus: consensus
-            .parse()
-            .map_err(|why| named("consensus", consensus, why))?,
-        votes: votes.parse().map_err(|why| named("votes", votes, why))?,
-        noise: noise.parse().map_err(|why| named("noise", noise, why))?,
-        exchanges: rules.exchanges,
-        min_clients: rules.min_clients,
-        trust: rules.malicious_server.into(),
-        suite: rules.suite.parse().map_err(value)?,
-        ..cotrain::Job::new(rules.rows, rules.features, rules.classes, rules.public)
-    };
-    job.check().map_err(value)?;
-    Ok(job)
-}
-
-/// The digest of a job's parameters, by which parties compare them.
-#[pyfunction]
-pub(crate) fn cotrain_digest(rules: &Bound<'_, PyAny>) -> PyResult<[u8; 32]> {
-    Ok(job(rules)?.digest())
-}
-
 /// ε of one vote in one exchange.
 #[pyfunction]
-pub(crate) fn cotrain_epsilon(rules: &Bound<'_, PyAny>) -> PyResult<Option<f64>> {
-    Ok(job(rules)?.noise.per_vote())
+pub(crate) fn cotrain_epsilon(rules: Stated) -> PyResult<Option<f64>> {
+    Ok(rules.job::<cotrain::Job>()?.noise.per_vote())
 }
 
 /// The digest of public rows.
@@ -212,7 +168,7 @@ impl Cotraining {
     #[allow(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
-        rules: &Bound<'_, PyAny>,
+        rules: Stated,
         learners: Vec<Py<PyAny>>,
         features: Vec<Bound<'_, PyAny>>,
         labels: Vec<Bound<'_, PyAny>>,
@@ -221,7 +177,7 @@ impl Cotraining {
         seed: Option<[u8; 32]>,
     ) -> PyResult<Self> {
         pool::ready()?;
-        let (job, seed) = (job(rules)?, options::seed(seed)?);
+        let (job, seed) = (rules.job::<cotrain::Job>()?, options::seed(seed)?);
         // The clients refuse it, too. Here all of them have the reason at once.
         let count = learners.len();
         let fewest = match job.votes {
@@ -304,7 +260,7 @@ impl Cotraining {
 pub(crate) struct CotrainClient {
     client: Client,
     job: cotrain::Job,
-    allow_unanimous: bool,
+    terms: Terms,
     record: Record,
     raised: Raised,
 }
@@ -314,16 +270,16 @@ impl CotrainClient {
     #[new]
     #[allow(clippy::too_many_arguments)]
     fn new(
-        rules: &Bound<'_, PyAny>,
+        rules: Stated,
         learner: Py<PyAny>,
         features: &Bound<'_, PyAny>,
         labels: &Bound<'_, PyAny>,
         shared: &Bound<'_, PyAny>,
-        allow_unanimous: bool,
+        terms: Stated,
         record: Option<&Bound<'_, PyRecord>>,
     ) -> PyResult<Self> {
         pool::ready()?;
-        let job = job(rules)?;
+        let job = rules.job::<cotrain::Job>()?;
         let (data, shared) = (data(&job, features, labels)?, Arc::new(public(shared)?));
         let record = record::given(record)?;
         let rows = data.rows();
@@ -338,7 +294,7 @@ impl CotrainClient {
         Ok(Self {
             client,
             job,
-            allow_unanimous,
+            terms: terms::terms(terms.0).map_err(value)?,
             record,
             raised,
         })
@@ -361,13 +317,15 @@ impl CotrainClient {
     ) -> PyResult<PyParty> {
         pool::ready()?;
         let (me, session) = (client(index)?, SessionId(session));
+        let is_signed = credentials.is_some();
+        terms::holds(&self.terms, &self.job, is_signed).map_err(errors::declined)?;
         record::know(&self.record, credentials.as_ref());
         let place = Place {
             session,
             me,
             seed: options::seed(seed)?,
             credentials: credentials.map(|keys| keys.credentials(me)).transpose()?,
-            allow_unanimous: self.allow_unanimous,
+            allow_unanimous: self.terms.allow_unanimous,
         };
         let party = py.detach(|| self.client.party(self.job.clone(), place));
         let party = party.map_err(errors::misuse)?;
@@ -389,8 +347,8 @@ pub(crate) struct CotrainServer {
 impl CotrainServer {
     /// A new job, or the one whose state is given.
     #[new]
-    fn new(rules: &Bound<'_, PyAny>, state: Option<&[u8]>) -> PyResult<Self> {
-        let job = job(rules)?;
+    fn new(rules: Stated, state: Option<&[u8]>) -> PyResult<Self> {
+        let job = rules.job::<cotrain::Job>()?;
         let state = state.map(|state| State::read(state, &job)).transpose();
         let state = state.map_err(|why| value(format!("state: {why}")))?;
         Ok(Self {

@@ -47,7 +47,6 @@ fn _engine(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<train::Training>()?;
     m.add_class::<primitives::Paillier>()?;
     m.add_class::<primitives::Encrypted>()?;
-    m.add_function(wrap_pyfunction!(cotrain::cotrain_digest, m)?)?;
     m.add_function(wrap_pyfunction!(cotrain::cotrain_epsilon, m)?)?;
     m.add_function(wrap_pyfunction!(cotrain::public_digest, m)?)?;
     m.add_function(wrap_pyfunction!(fedgraph::fedgraph, m)?)?;

@@ -4,15 +4,16 @@ use std::sync::Arc;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDict, PyTuple};
+use pyo3::types::{PyBool, PyBytes, PyDict, PyTuple};
 use undertone::hamming::{Backend, Phe};
 use undertone::job::record::{Peer, Peers};
+use undertone::job::settle::hex;
 use undertone::job::{Entries, Job, Known, settle};
 use undertone::kdf::Seed;
 use undertone::label::Params;
 use undertone::party::PartyId;
-use undertone::pssl;
 use undertone::setup::identity::{Credentials, Identity, Pins};
+use undertone::{cotrain, pssl};
 use zeroize::Zeroize;
 
 use crate::errors::value;
@@ -30,6 +31,8 @@ impl<'py> FromPyObject<'_, 'py> for Stated {
             let key: String = key.extract()?;
             let entry = if given.is_instance_of::<PyBool>() {
                 given.extract::<bool>()?.into()
+            } else if let Ok(bytes) = given.cast::<PyBytes>() {
+                hex::write(bytes.as_bytes()).into()
             } else if let Ok(whole) = given.extract::<u64>() {
                 whole.into()
             } else if let Ok(negative) = given.extract::<i64>() {
@@ -52,7 +55,7 @@ impl<'py> FromPyObject<'_, 'py> for Stated {
 impl Stated {
     /// The job that follows. Callers state the server that sums withstand.
     pub(crate) fn job<J: Job>(&self) -> PyResult<J> {
-        settle(self.0.clone(), Known { signed: false }).map_err(value)
+        settle(self.0.clone(), Known::new(false)).map_err(value)
     }
 }
 
@@ -60,6 +63,7 @@ impl Stated {
 #[pyfunction]
 pub(crate) fn job_digest(application: &str, rules: Stated) -> PyResult<[u8; 32]> {
     match application {
+        cotrain::Job::NAME => Ok(rules.job::<cotrain::Job>()?.digest()),
         pssl::Job::NAME => Ok(rules.job::<pssl::Job>()?.digest()),
         _ => Err(value(format!("{application} is no application"))),
     }

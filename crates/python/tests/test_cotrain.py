@@ -19,7 +19,15 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier
 
 import undertone
-from undertone import SERVER, CotrainClient, CotrainExchange, CotrainJob, CotrainServer, Record
+from undertone import (
+    SERVER,
+    CotrainClient,
+    CotrainExchange,
+    CotrainJob,
+    CotrainServer,
+    CotrainTerms,
+    Record,
+)
 
 Rows = NDArray[np.float32]
 Classes = NDArray[np.int64]
@@ -249,11 +257,11 @@ def test_arguments_that_cannot_be(dealt: Deal) -> None:
             undertone.cotrain(**{"data": data, "public": public, "learners": Nearest, **options})
 
     refused("2 clients, at least 3", data=data[:2])
-    refused("consensus is 'most'; it must be 'majority'", consensus="most")
-    refused("consensus is 'qualified:1.5'", consensus="qualified:1.5")
-    refused("votes is 'all'; it must be 'clear'", votes="all")
-    refused("noise is 'krr'; it must be 'none'", noise="krr")
-    refused("noise is 'krr:-1'; epsilon of the noise", noise="krr:-1")
+    refused("consensus: it must be 'majority'", consensus="most")
+    refused("consensus: it must be", consensus="qualified:1.5")
+    refused("votes: it must be 'clear'", votes="all")
+    refused("noise: it must be 'none'", noise="krr")
+    refused("epsilon of the noise", noise="krr:-1")
     refused("exchanges: 0", exchanges=0)
     refused("classes: 1025", classes=1025)
     refused("public rows: 0", public=public[:0])
@@ -338,7 +346,9 @@ class Own:
 
     def __init__(self, dealt: Dealt, allow_unanimous: bool = False, **options: Any) -> None:
         self.data, self.public, _ = dealt
-        self.allow_unanimous = allow_unanimous
+        self.terms = CotrainTerms(
+            allow_unanimous=allow_unanimous, votes=options.get("votes", "winners")
+        )
         self.records, self.states = dict[int, Record](), list[bytes]()
         digest = undertone.public_digest(self.public)
         self.job = CotrainJob(
@@ -354,7 +364,7 @@ class Own:
         return CotrainClient(
             index, self.job, learner or Nearest(), *self.data[index], self.public,
             record=self.records.setdefault(index, Record.simulated()),
-            allow_unanimous=self.allow_unanimous,
+            terms=self.terms,
         )
 
     def run(self, present: list[int], without: int | None = None) -> tuple[Any, list[Any]]:
@@ -469,6 +479,28 @@ def test_a_client_refuses_to_be_unanimous(dealt: Deal) -> None:
     own = Own(dealt(), consensus="qualified:0.8", allow_unanimous=True)
     report, _ = own.run(list(range(4)))
     assert report.exchange.contributors == [0, 1, 2, 3]
+
+
+def test_a_job_that_does_not_meet_the_terms_is_refused(dealt: Deal) -> None:
+    def session(terms: CotrainTerms, **options: Any) -> None:
+        own = Own(dealt(), **options)
+        own.terms = terms
+        own.client(0).session(undertone.session_id(None))
+
+    session(CotrainTerms())
+    refused: list[tuple[CotrainTerms, dict[str, Any], str]] = [
+        (CotrainTerms(), {"votes": "counts"}, "votes"),
+        (CotrainTerms(), {"min_clients": 2}, "min_clients"),
+        (CotrainTerms(max_rounds=2), {}, "max_rounds"),
+        (CotrainTerms(max_epsilon=2), {}, "max_epsilon"),
+        (CotrainTerms(max_epsilon=2), {"noise": "krr:1"}, "max_epsilon"),
+        (CotrainTerms(malicious_server=True), {}, "malicious_server"),
+    ]
+    for terms, options, term in refused:
+        with pytest.raises(undertone.RefusedError, match=rf"\(term {term}\)"):
+            session(terms, **options)
+    session(CotrainTerms(votes="clear"), votes="counts")
+    session(CotrainTerms(max_epsilon=3.5), noise="krr:1")
 
 
 def test_parties_that_cannot_be(dealt: Deal) -> None:

@@ -2,11 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use undertone::cotrain::{Labels, Public, Scaler};
+use serde_json::Value;
+use undertone::cotrain::{Job, Labels, Public, Scaler};
 use undertone::data::Kind;
+use undertone::job::{Entries, Fault, Known};
 use undertone::label::{Features, Rows};
-use undertone::node::Facts;
-use undertone::node::cotrain::{Cotrain, Job};
+use undertone::node::cotrain::Cotrain;
+use undertone::node::{Facts, JobError, jobs};
 use undertone_lab::output::Output;
 use undertone_lab::{Failure, input};
 
@@ -45,19 +47,24 @@ pub(super) fn write_labels(file: Output, labels: &Labels) -> Result<(), Failure>
 }
 
 /// Reads a job file, with the public rows of the file `public` if there is one.
-pub(super) fn parse(
-    text: &str,
-    signed: bool,
-    file: Option<&Path>,
-) -> Result<Job, undertone::node::JobError> {
-    Job::parse(text, signed, |standardise| {
-        let path = file.ok_or(
-            "the job file does not state the digest of the public rows; name the rows with \
-             --public",
-        )?;
-        let (features, _) = features(path).map_err(|failure| failure.message)?;
-        Ok(public(&features, standardise)?.0)
-    })
+pub(super) fn parse(text: &str, signed: bool, file: Option<&Path>) -> Result<Job, JobError> {
+    let rows = |_: &str, all: &Entries| {
+        let path = file.ok_or_else(|| {
+            Fault::new(
+                "the job file does not state the digest of the public rows; name the rows with \
+                 --public",
+            )
+        })?;
+        let (features, _) = features(path).map_err(|failure| Fault::new(failure.message))?;
+        let standardise = all.get("standardise").and_then(Value::as_bool);
+        let made = public(&features, standardise.unwrap_or(true)).map_err(Fault::new)?;
+        Ok(made.0.entries())
+    };
+    let known = Known {
+        ask: Some(&rows),
+        ..Known::new(signed)
+    };
+    jobs::parse(text, known)
 }
 
 /// The server's half of `job`. It writes each consensus to the file `labels`.

@@ -9,6 +9,7 @@ use std::time::SystemTime;
 use clap::Args;
 use tokio::net::TcpListener;
 use undertone::data::arrays_to_npz;
+use undertone::job::Known;
 use undertone::node::cotrain::Cotrain;
 use undertone::node::fedgraph::{self, FeatureGraph};
 use undertone::node::label::{self, Label};
@@ -238,7 +239,7 @@ impl Serve {
                 self.serve(config, &job, label, &warnings, show)
             }
             PSSL => {
-                let parsed = jobs::parse(&job.text, signed);
+                let parsed = jobs::parse(&job.text, Known::new(signed));
                 let server = pssl::Server::new(parsed.map_err(|error| job.unusable(error))?);
                 self.serve(config, &job, Served(server), &warnings, show)
             }

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use undertone::cotrain::{Client, Data, Labels, Public};
+use undertone::cotrain::{Client, Data, Job, Labels, Public};
 use undertone::data::Kind as Columns;
+use undertone::job::Known;
 use undertone::job::Record;
 use undertone::kdf::{Seed, simulated};
 use undertone::label::{Features, Rows};
 use undertone::learners::{Classifier, Kind};
-use undertone::node::cotrain::Job;
+use undertone::node::jobs;
 use undertone::party::{Network, PartyId, SessionId};
 use undertone::simulate::CotrainingSimulation;
 
@@ -111,8 +112,12 @@ impl Cotraining {
         let made = Public::standardised(public.dim(), public.values()).unwrap();
         let (public, scaler) = (Arc::new(made.0), made.1);
         let job = std::fs::read_to_string(self.0.path("keys/job.toml")).unwrap();
-        let job = Job::parse(&job, true, |_| Ok((*public).clone())).unwrap();
-        let job = job.cotraining;
+        let rows = |_: &str, _: &_| Ok(public.entries());
+        let known = Known {
+            ask: Some(&rows),
+            ..Known::new(true)
+        };
+        let job: Job = jobs::parse(&job, known).unwrap();
         let seed = || {
             let mut bytes = [0; 32];
             bytes[..8].copy_from_slice(&4u64.to_le_bytes());
@@ -207,11 +212,11 @@ fn terms_and_files_that_do_not_fit_are_refused() {
         text.contains("shows the server counts of the votes"),
         "{text}"
     );
-    let more = ["--public", &public, "--allow-votes", "counts"];
-    let (code, text) = refused(1, &[&more[..], &["--max-epsilon", "2"]].concat());
+    let more = ["--public", &public, "--accept", "votes=counts"];
+    let (code, text) = refused(1, &[&more[..], &["--accept", "max_epsilon=2"]].concat());
     assert_eq!(code, Some(77), "{text}");
     assert!(text.contains("a vote has no noise"), "{text}");
-    let more = ["--public", &other, "--allow-votes", "counts"];
+    let more = ["--public", &other, "--accept", "votes=counts"];
     let (code, text) = refused(2, &more);
     assert_ne!(code, Some(0), "{text}");
     assert!(text.contains("public rows"), "{text}");
@@ -246,13 +251,13 @@ fn the_experiment_compares_clients_alone_with_co_trained_ones() {
     assert_eq!(winners["learners"].as_array().unwrap().len(), 3);
     let picture = std::fs::read_to_string(&plot).unwrap();
     assert!(picture.starts_with("<svg"));
-    let clear = run(&["--votes", "clear"]);
+    let clear = run(&["--set", "votes=clear"]);
     for name in ["fedct_mean", "exchanges", "pseudo_label_accuracy", "curve"] {
         assert_eq!(winners[name], clear[name], "{name}");
     }
-    let noisy = run(&["--noise", "krr:0.1", "--exchanges", "2"]);
+    let noisy = run(&["--set", "noise=krr:0.1", "--set", "exchanges=2"]);
     assert!(number(&noisy, "pseudo_label_accuracy") < 0.75, "{noisy}");
-    let quorum = run(&["--consensus", "qualified:0.9", "--exchanges", "2"]);
+    let quorum = run(&["--set", "consensus=qualified:0.9", "--set", "exchanges=2"]);
     assert!(number(&quorum, "covered") < 1.0, "{quorum}");
 }
 

@@ -7,11 +7,12 @@ use std::path::Path;
 use std::process::Command;
 
 use tempfile::TempDir;
-use undertone::cotrain::Public;
+use undertone::cotrain;
+use undertone::job::Known;
 use undertone::node::label::Job;
 use undertone::node::sum::Sum;
 use undertone::node::{Roster, deadlines};
-use undertone::node::{cotrain, fedgraph, jobs, train};
+use undertone::node::{fedgraph, jobs, train};
 use undertone::pssl;
 use undertone_tests::root;
 
@@ -135,17 +136,17 @@ fn job_files_and_rosters_are_valid() {
             continue;
         }
         let application = deadlines::application(&block).unwrap();
+        let known = Known::new(true);
         if application.as_deref() == Some("train") {
             train::Job::parse(&block, true, |_| Ok(1)).unwrap();
             continue;
         }
         if application.as_deref() == Some("cotrain") {
-            let public = |_| Public::new(1, vec![1.0]).map_err(|error| error.to_string());
-            cotrain::Job::parse(&block, true, public).unwrap();
+            jobs::parse::<cotrain::Job>(&block, known).unwrap();
             continue;
         }
         if application.as_deref() == Some("pssl") {
-            jobs::parse::<pssl::Job>(&block, true).unwrap();
+            jobs::parse::<pssl::Job>(&block, known).unwrap();
             continue;
         }
         if application.as_deref() == Some("fedgraph") {

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use undertone::data::Kind;
+use undertone::job::Known;
 use undertone::kdf::Seed;
 use undertone::label::Rows;
 use undertone::node::jobs;
@@ -122,7 +123,7 @@ const JOB: &str = "application = \"pssl\"\nfeatures = 64\nclasses = 10\nscale = 
 /// The labels of the same clients in one process.
 fn in_one_process(trial: &Trial) -> Vec<Vec<Option<u16>>> {
     let text = trial.text("keys/job.toml");
-    let job: Job = jobs::parse(&text, true).unwrap();
+    let job: Job = jobs::parse(&text, Known::new(true)).unwrap();
     let client = |client: usize| {
         let path = trial.path(&format!("data/client-{client}.npz"));
         let data = undertone::data::load(Path::new(&path), Kind::Features, None).unwrap();

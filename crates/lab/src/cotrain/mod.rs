@@ -38,7 +38,7 @@ impl Cotrain {
         let bar = output::progress(trials.len() as u64, show);
         let done = run_all(&trials, |trial| trial.run(&self, &table, &bar))?;
         bar.finish_and_clear();
-        let report = Report::new(&self, &table, &done);
+        let report = Report::new(&self, &table, &job, &done);
         let written = [
             plot.map_or(Ok(()), |file| report.plot(file)),
             file.map_or(Ok(()), |file| file.json(&report)),

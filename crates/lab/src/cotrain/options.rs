@@ -3,14 +3,14 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use undertone::cotrain::{Consensus, Job, Noise, Votes};
+use undertone::cotrain::{Job, Votes};
+use undertone::job::settle::hex;
 use undertone::learners::{Kind, TREES};
 
 use super::deal::Table;
-use crate::Failure;
-use crate::masks::Masks;
 use crate::report::counted;
 use crate::split::Split;
+use crate::{Failure, stated};
 use undertone::data::Classes;
 
 /// Parses the name of a learner.
@@ -57,20 +57,10 @@ pub struct Cotrain {
     /// Number of trees of a forest
     #[arg(long, value_name = "N", default_value_t = TREES)]
     pub(super) trees: u16,
-    /// Which public rows get a label: majority (all), or qualified:Q (where a class has the share Q
-    /// of the votes)
-    #[arg(long, default_value = "majority")]
-    pub(super) consensus: Consensus,
-    /// What the server sees of the votes: clear (all), counts, or winners (the consensus alone)
-    #[arg(long, default_value = "winners")]
-    pub(super) votes: Votes,
-    /// Noise on every vote: none, krr:EPSILON (randomised response), or xor:EPSILON:SENSITIVITY
-    /// (flips bits of the one-hot vote)
-    #[arg(long, default_value = "none")]
-    pub(super) noise: Noise,
-    /// Most exchanges; they end before if the consensus repeats
-    #[arg(long, value_name = "T", default_value_t = 10)]
-    pub(super) exchanges: u32,
+    /// A key of the job and its value, such as votes=counts. The keys are those of a job file of
+    /// cotrain
+    #[arg(long, value_name = "KEY=VALUE", value_parser = stated::pair)]
+    pub(super) set: Vec<stated::Pair>,
     /// Number of runs, each with rows dealt anew
     #[arg(long, value_name = "R", default_value_t = 5)]
     pub(super) runs: u32,
@@ -81,8 +71,6 @@ pub struct Cotrain {
     /// states, or else the labels that occur]
     #[arg(long, value_name = "C")]
     pub(super) classes: Option<Classes>,
-    #[command(flatten)]
-    pub(super) masks: Masks,
     /// File for a picture of accuracies by exchange (SVG)
     #[arg(long, value_name = "FILE")]
     pub(super) plot: Option<PathBuf>,
@@ -124,18 +112,17 @@ impl Cotrain {
         Ok(())
     }
 
+    /// The job of public rows with this digest, which are used as they are.
     pub(super) fn job(&self, table: &Table, public: [u8; 32]) -> Result<Job, Failure> {
-        let job = Job {
-            consensus: self.consensus,
-            votes: self.votes,
-            noise: self.noise,
-            exchanges: self.exchanges,
-            trust: self.masks.trust(),
-            suite: self.masks.suite,
-            ..Job::new(table.sizes[1], table.features, table.classes, public)
-        };
-        job.check().map_err(Failure::usage)?;
-        Ok(job)
+        let own = [
+            ("classes", table.classes.into()),
+            ("rows", table.sizes[1].into()),
+            ("features", table.features.into()),
+            ("public", hex::write(&public).into()),
+            ("standardise", false.into()),
+        ];
+        let own = own.map(|(key, value)| (key.to_owned(), value));
+        stated::job(&self.set, own.into_iter().collect())
     }
 
     pub(super) fn introduction(&self, table: &Table, job: &Job) -> String {
@@ -151,12 +138,12 @@ impl Cotrain {
             self.clients,
             self.split,
             learners.join(", "),
-            self.consensus,
-            self.noise,
+            job.consensus,
+            job.noise,
             counted(self.runs, "run"),
             self.seed,
-            self.votes,
-            match self.votes {
+            job.votes,
+            match job.votes {
                 Votes::Clear => "the server sees every client's votes",
                 Votes::Counts => {
                     "the server sees how many votes each class has: everybody's where all agree"
@@ -171,8 +158,8 @@ impl Cotrain {
             text += "note: this quorum is all clients: each row with a consensus tells every \
                      vote; on a network clients refuse it\n";
         }
-        if let Some(epsilon) = self.noise.per_vote() {
-            let bound = self.noise.per_record(public, self.exchanges);
+        if let Some(epsilon) = job.noise.per_vote() {
+            let bound = job.noise.per_record(public, job.exchanges);
             text += &format!(
                 "epsilon of a vote in one exchange: {:.3}; of a private row in the whole job: \
                  {:.0} at most\n",

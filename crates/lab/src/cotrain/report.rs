@@ -1,6 +1,7 @@
 //! What `cotrain` reports.
 
 use serde::Serialize;
+use undertone::cotrain::Job;
 use undertone::learners::Kind;
 
 use super::deal::Table;
@@ -70,7 +71,7 @@ struct LearnerReport {
 }
 
 impl Report {
-    pub(super) fn new(options: &Cotrain, data: &Table, runs: &[Trialled]) -> Self {
+    pub(super) fn new(options: &Cotrain, data: &Table, job: &Job, runs: &[Trialled]) -> Self {
         let spread = |of: &dyn Fn(&Trialled) -> f64| {
             let values: Vec<f64> = runs.iter().map(of).collect();
             Spread::of(&values)
@@ -110,9 +111,9 @@ impl Report {
             rows_test: test,
             clients: options.clients,
             split: options.split.to_string(),
-            consensus: options.consensus.to_string(),
-            votes: options.votes.to_string(),
-            noise: options.noise.to_string(),
+            consensus: job.consensus.to_string(),
+            votes: job.votes.to_string(),
+            noise: job.noise.to_string(),
             runs: options.runs,
             seed: options.seed,
             local_mean: local.mean,

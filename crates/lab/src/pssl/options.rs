@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::Value;
-use undertone::job::{Known, settle};
+use undertone::job::Entries;
 use undertone::pssl::{Job, Reveal, asked};
 
 use super::deal::Table;
@@ -58,25 +58,24 @@ impl Pssl {
                 "--clients: three or more are needed; --runs: one or more",
             ));
         }
-        let mut all = stated::entries("--set", &self.set)?;
-        let own = [
-            ("features", table.features),
-            ("classes", table.classes.len()),
-            ("scale", table.scale.into()),
-        ];
-        for (key, value) in own {
-            if all.insert(key.to_owned(), value.into()).is_some() {
-                return Err(Failure::usage(format!(
-                    "--set {key}: it follows from the data"
-                )));
-            }
-        }
-        let clusters = all.get("clusters").and_then(Value::as_u64);
-        let clusters = clusters.map_or(table.classes.len(), |clusters| clusters as usize);
+        let set = stated::entries("--set", &self.set)?;
+        let of = |key: &str| {
+            set.get(key)
+                .and_then(Value::as_u64)
+                .map(|value| value as usize)
+        };
+        let classes = table.classes.len();
         let rows = table.labels.len() / self.clients;
-        all.entry("asked".to_owned())
-            .or_insert_with(|| asked(rows, clusters).into());
-        settle(all, Known { signed: false }).map_err(Failure::usage)
+        let mut own = Entries::from_iter([
+            ("features".to_owned(), table.features.into()),
+            ("classes".to_owned(), classes.into()),
+            ("scale".to_owned(), table.scale.into()),
+        ]);
+        if !set.contains_key("asked") {
+            let asked = asked(rows, of("clusters").unwrap_or(classes));
+            own.insert("asked".to_owned(), asked.into());
+        }
+        stated::job(&self.set, own)
     }
 
     pub(super) fn introduction(&self, table: &Table, job: &Job) -> String {

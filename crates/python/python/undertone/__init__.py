@@ -48,7 +48,6 @@ from ._cotrain import (
     CotrainClientSession,
     Cotrained,
     CotrainExchange,
-    CotrainJob,
     CotrainReport,
     CotrainServer,
     CotrainServerSession,
@@ -74,7 +73,7 @@ from ._fedgraph import (
     FedGraphServer,
     fedgraph,
 )
-from ._jobs import PsslJob, PsslTerms
+from ._jobs import CotrainJob, CotrainTerms, PsslJob, PsslTerms
 from ._label import LabelClient, LabelReport, LabelRun, Labels, LabelServer, label
 from ._net import JobOver, Joined, join, join_sum, serve
 from ._party import Party, Path, pack, session_id, unpack
@@ -112,6 +111,7 @@ __all__ = [
     "CotrainServer",
     "CotrainServerSession",
     "CotrainStep",
+    "CotrainTerms",
     "Cotrained",
     "Distances",
     "Examples",

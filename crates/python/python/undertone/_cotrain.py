@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from . import _arrays, _checks, _engine
 from ._costs import Cost, of_parties
+from ._jobs import CotrainJob, CotrainTerms
 from ._party import Party, PublicKeys, credentials, session_id
 from ._record import Record, given
 from ._table import complete
@@ -111,65 +112,6 @@ def public_digest(public: Any) -> bytes:
     'bdc20cf59fd59074'
     """
     return _engine.public_digest(_matrix(public, "public rows"))
-
-
-@dataclass(frozen=True, kw_only=True)
-class CotrainJob:
-    """The parameters of a co-training job. All parties need the same ones.
-
-    ============================  ==================================================================
-    ``rows``                      number of public rows
-    ``features``                  features of a row
-    ``classes``                   number of classes, up to 1024
-    ``public``                    digest of the public rows: :func:`public_digest`
-    ``consensus``                 ``"majority"``: each public row gets the class with the most votes
-                                  (ties go to the lower class). ``"qualified:Q"``: only rows in
-                                  which that class has the share Q of the votes, 0 < Q <= 1
-    ``votes``                     what the server sees: ``"winners"`` (the consensus and nothing
-                                  else), ``"counts"`` (how many votes each class has), ``"clear"``
-                                  (every client's votes)
-    ``noise``                     None, ``"krr:E"`` (randomised response; epsilon of a vote is E),
-                                  or ``"xor:E:S"`` (flips bits of the one-hot vote; epsilon of a
-                                  vote is 2E/S)
-    ``exchanges``                 most exchanges, up to 1000; those that fail count
-    ``min_clients``               fewest clients of an exchange
-    ``malicious_server``          withstands a server that lies about keys and about who dropped
-                                  out, but not one that departs from the protocol elsewhere
-    ``suite``                     cipher of the masks
-    ============================  ==================================================================
-
-    Raises ``ValueError`` if the job is impossible.
-    """
-
-    rows: int
-    features: int
-    classes: int
-    public: bytes
-    consensus: str = "majority"
-    votes: str = "winners"
-    noise: str | None = None
-    exchanges: int = 10
-    min_clients: int = 3
-    malicious_server: bool = False
-    suite: str = "aes128ctr"
-
-    def __post_init__(self) -> None:
-        _engine.cotrain_digest(_checks.job(self))
-
-    @property
-    def digest(self) -> bytes:
-        """32 bytes, by which parties compare their jobs."""
-        return _engine.cotrain_digest(_checks.job(self))
-
-    @property
-    def vote_epsilon(self) -> float | None:
-        """Epsilon of one vote in one exchange; None without noise.
-
-        One training row can change a client's votes for all public rows in all exchanges. The
-        epsilon of a training row is therefore only bounded by this number times ``rows`` times
-        ``exchanges``.
-        """
-        return _engine.cotrain_epsilon(_checks.job(self))
 
 
 @dataclass(frozen=True)
@@ -290,9 +232,10 @@ def cotrain(
         features=shared.shape[1],
         classes=classes,
         public=_engine.public_digest(shared),
+        standardise=False,
         consensus=consensus,
         votes=votes,
-        noise=noise,
+        noise=noise or "none",
         exchanges=exchanges,
         min_clients=min_clients,
         malicious_server=malicious_server,
@@ -301,7 +244,7 @@ def cotrain(
     each = _learners(learners, len(data))
     adapted = [_Adapter(learner, classes, client) for client, learner in enumerate(each)]
     run = _engine.Cotraining(
-        _checks.job(job), adapted, features, labels, shared, allow_unanimous, _checks.seed(seed)
+        job._rules(), adapted, features, labels, shared, allow_unanimous, _checks.seed(seed)
     )
     while not run.step(progress):
         pass
@@ -355,18 +298,16 @@ class CotrainClient:
 
     ``index`` is the client's number. It must be the same in all sessions of a job. ``learner`` has
     the methods of :class:`Learner`. ``features`` and ``labels`` are the client's rows, and
-    ``public`` the public rows, all as for :func:`cotrain`. ``allow_unanimous`` agrees to exchanges
-    in which a consensus needs the votes of all clients, and so tells them.
+    ``public`` the public rows, all as for :func:`cotrain`: they are used as they are. ``terms`` are
+    what this client agrees to (default: ``CotrainTerms()``), whoever made the job.
 
     ``record`` is the :class:`Record` of this client's data, or its name. Without one the client
     refuses before its first answer, unless :func:`run` moves its frames.
     It has the last exchange in which the client voted: a second vote in one exchange, with other
     noise, would undo the noise.
 
-    Check the job before you take part: its votes, its consensus and its noise decide what others
-    learn.
-
-    Raises ``ValueError`` if the client's rows or the public rows do not fit the job.
+    Raises :class:`RefusedError`, in :meth:`session`, if the job does not meet the terms, and
+    ``ValueError`` if the client's rows or the public rows do not fit the job.
     """
 
     def __init__(
@@ -378,19 +319,19 @@ class CotrainClient:
         labels: Any,
         public: Any,
         *,
-        allow_unanimous: bool = False,
+        terms: CotrainTerms | None = None,
         record: Record | str | None = None,
     ) -> None:
         self.index = _checks.whole("index", index)
         self.job = job
         self.learner = _learner(index, learner)
         self._client = _engine.CotrainClient(
-            _checks.job(job),
+            job._rules(),
             _Adapter(self.learner, job.classes, index),
             _matrix(features, "features"),
             complete(labels, "labels"),
             _matrix(public, "public rows"),
-            _checks.flag("allow_unanimous", allow_unanimous),
+            (terms or CotrainTerms())._rules(),
             given(record),
         )
 
@@ -486,7 +427,7 @@ class CotrainServer:
     ) -> None:
         self.job = job
         self._on_state = on_state
-        self._server = _engine.CotrainServer(_checks.job(job), state)
+        self._server = _engine.CotrainServer(job._rules(), state)
 
     def _keep(self) -> None:
         self._on_state(self.state)

@@ -208,7 +208,7 @@ class CotrainClient:
         features: NDArray[np.float32],
         labels: NDArray[np.int64],
         shared: NDArray[np.float32],
-        allow_unanimous: bool,
+        terms: dict[str, Any],
         record: Record | None,
     ) -> None: ...
     @property
@@ -237,7 +237,6 @@ class CotrainServer:
     @property
     def exchanges(self) -> list[_Finished]: ...
 
-def cotrain_digest(rules: dict[str, Any]) -> bytes: ...
 def cotrain_epsilon(rules: dict[str, Any]) -> float | None: ...
 def public_digest(rows: NDArray[np.float32]) -> bytes: ...
 def batches(

@@ -32,6 +32,23 @@ class Job:
         return _stated(self)
 
 
+class VotesJob(Job, application=""):
+    """A job whose clients vote, perhaps with noise."""
+
+    def __init_subclass__(cls, application: str) -> None:
+        super().__init_subclass__(application)
+
+    @property
+    def vote_epsilon(self) -> float | None:
+        """Epsilon of one vote in one exchange; None without noise.
+
+        One training row can change a client's votes for all public rows in all exchanges. The
+        epsilon of a training row is therefore only bounded by this number times ``rows`` times
+        ``exchanges``.
+        """
+        return _engine.cotrain_epsilon(self._rules())
+
+
 class Terms:
     """What a client agrees to. Its subclasses are frozen dataclasses."""
 

@@ -7,7 +7,63 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ._job import Job, Terms
+from ._job import Job, Terms, VotesJob
+
+
+@dataclass(frozen=True, kw_only=True)
+class CotrainJob(VotesJob, application="cotrain"):
+    """The parameters of co-training by votes on public rows. All parties need the same one. Raises
+    ``ValueError`` if it is impossible."""
+
+    classes: int
+    """The number of classes: up to 1024."""
+    rows: int | None = None
+    """The number of public rows. Default: that of the server's file."""
+    features: int | None = None
+    """The number of values in a row. Default: that of the server's file."""
+    public: bytes | None = None
+    """The digest of the public rows. Default: that of the server's file."""
+    standardise: bool = True
+    """Whether clients and server standardise all rows of their files by the means and deviations of
+    the public rows. Parties outside of a network take rows as they are."""
+    consensus: str = "majority"
+    """Which public rows get a label: ``majority`` (all: the class with the most votes, of several
+    the lowest) or ``qualified:Q`` (those in which that class has the share Q of the votes)."""
+    votes: str = "winners"
+    """What the server sees of the votes: ``winners`` (the consensus and nothing else), ``counts``
+    (how many votes each class has) or ``clear`` (every client's votes)."""
+    noise: str = "none"
+    """The noise that clients put on their votes: ``none``, ``krr:E`` (randomised response; ε of a
+    vote is E) or ``xor:E:S`` (flips bits of the one-hot vote; ε of a vote is 2E/S)."""
+    exchanges: int = 10
+    """Most exchanges: up to 1000. Those that fail count."""
+    min_clients: int = 3
+    """Fewest clients of an exchange."""
+    suite: str = "aes128ctr"
+    """The cipher of the sums' masks: ``aes128ctr`` or ``chacha20``."""
+    malicious_server: bool | None = None
+    """Whether sums withstand a server that lies about keys and about who dropped out, but not one
+    that departs from the protocol elsewhere. Every client then needs a key. Default: whether all
+    clients of the roster have keys; without a roster no."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CotrainTerms(Terms):
+    """What a client agrees to in co-training, whatever the server asks for."""
+
+    min_clients: int = 3
+    """Fewest clients of an exchange."""
+    malicious_server: bool | str = "signed"
+    """Whether sums must withstand a server that cheats: if all clients of the roster have keys
+    (``"signed"``), always or never."""
+    votes: str = "winners"
+    """The most that the server may see of the votes: ``winners``, ``counts`` or ``clear``."""
+    allow_unanimous: bool = False
+    """Whether a consensus may tell all votes, because its quorum is all clients."""
+    max_rounds: int = 1000
+    """Most exchanges. Each tells more about the client's rows."""
+    max_epsilon: float | str = "inf"
+    """Largest ε of a vote over the whole job. With ``inf`` jobs need no noise."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,8 +122,7 @@ class PsslJob(Job, application="pssl"):
 
 @dataclass(frozen=True, kw_only=True)
 class PsslTerms(Terms):
-    """What a client agrees to in a graph between pairs of clients, whatever the server asks for.
-    """
+    """What a client agrees to in a graph between pairs of clients, whatever the server asks for."""
 
     min_clients: int = 3
     """Fewest clients with which a job may go on."""

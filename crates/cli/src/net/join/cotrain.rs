@@ -5,14 +5,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::Args;
 use serde::Serialize;
-use undertone::cotrain::{Data, Labels, Rows, Scaler, Step, Votes};
+use undertone::cotrain::{Data, Job, Labels, Rows, Scaler, Step};
 use undertone::data;
 use undertone::data::parts::check_names;
 use undertone::job::Record;
 use undertone::label::{Features, Rows as Loaded};
 use undertone::learners::{Classifier, Kind, TREES};
 use undertone::node::client::Config;
-use undertone::node::cotrain::{Cotrainee, Job, Made, Terms};
+use undertone::node::cotrain::{Cotrainee, Made};
 use undertone::party::{PartyId, SessionId};
 
 use super::super::cotraining::{features, public, write_labels};
@@ -45,15 +45,6 @@ pub(super) struct CotrainOptions {
     /// public rows
     #[arg(long, value_name = "FILE")]
     predict: Option<PathBuf>,
-    /// The most that the server may see of the votes: winners, counts or clear
-    #[arg(long, value_name = "VOTES", default_value = "winners")]
-    allow_votes: Votes,
-    /// Agree also to quorums of all clients, where a consensus tells every vote
-    #[arg(long)]
-    allow_unanimous: bool,
-    /// Agree only to jobs with noise on votes, of this epsilon for one vote over the whole job
-    #[arg(long, value_name = "E")]
-    max_epsilon: Option<f64>,
 }
 
 /// The JSON object of `join`.
@@ -157,14 +148,7 @@ pub(super) fn run(
     let inputs: Vec<&Path> = inputs.into_iter().map(PathBuf::as_path).collect();
     let out = own_output(&options.out, &inputs)?;
     options.log(warnings, show);
-    let terms = Terms {
-        min_clients: options.min_clients(),
-        malicious_server: options.insists(),
-        votes: mine.allow_votes,
-        allow_unanimous: mine.allow_unanimous,
-        max_exchanges: options.max_rounds.unwrap_or(Terms::default().max_exchanges),
-        max_epsilon: mine.max_epsilon,
-    };
+    let terms = options.terms()?;
     let seed = randomness(options.link.insecure_seed)
         .party(SessionId([0; 32]), PartyId::client(0))
         .map_err(|error| Failure::new(71, format!("randomness: {error}")))?;
@@ -172,9 +156,9 @@ pub(super) fn run(
     let asked = Arc::new(Mutex::new(Vec::new()));
     let (told, kind, trees) = (Arc::clone(&asked), mine.learner, mine.trees);
     let make = move |job: &Job| {
-        let (public, scaler) = public(&public_rows, job.cotraining.standardise)?;
+        let (public, scaler) = public(&public_rows, job.standardise)?;
         let values = prepare(&own.features, scaler.as_ref());
-        let classes = job.cotraining.classes;
+        let classes = job.classes;
         let data = Data::new(own.features.dim(), values, own.labels.clone(), classes);
         let data = data.map_err(|error| error.to_string())?;
         if let Some(rows) = &predict

@@ -280,9 +280,12 @@ impl Join {
         let mut warnings = Warnings::default();
         let config = self.link.config(&mut warnings)?;
         match self.application() {
-            application if application != Application::Pssl && !self.record.terms().is_empty() => {
+            Application::Label | Application::Sum | Application::Train | Application::Fedgraph
+                if !self.record.terms().is_empty() =>
+            {
                 Err(Failure::usage(
-                    "--accept is only for pssl; the terms of other jobs have options",
+                    "--accept KEY=VALUE is only for cotrain and pssl; the terms of other jobs have \
+                     options",
                 ))
             }
             Application::Label if self.max_rounds.is_some() => Err(Failure::usage(

@@ -3,75 +3,15 @@
 use std::fmt;
 use std::sync::Arc;
 
-use undertone_cotrain::{Client, Data, Learner, Place, Public, Step, Votes};
+use undertone_cotrain::{Client, Data, Job, Learner, Place, Public, Step, Terms};
 use undertone_job::record::Record;
+use undertone_job::terms::agreed;
+use undertone_job::{AgreedJob, entries, from_offer};
 use undertone_node::{Application, Decline, Facts, Next, Participant, Seat, Unwilling};
 use undertone_party::Party;
 use undertone_setup::identity::Credentials;
 
-use super::{Cotrain, Job};
-use crate::node::terms::{check_clients, check_rounds, check_trust};
-use undertone_job::AgreedJob;
-
-/// What a client agrees to, whatever the server asks for.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Terms {
-    /// Fewest clients.
-    pub min_clients: usize,
-    /// Whether sums must withstand a server that cheats. `None`: if all clients of the roster have
-    /// keys.
-    pub malicious_server: Option<bool>,
-    /// The most that the server may see of the votes.
-    pub votes: Votes,
-    /// Whether a consensus may tell all votes, because its quorum is all clients.
-    pub allow_unanimous: bool,
-    /// Most exchanges. Each tells more about the client's rows.
-    pub max_exchanges: u32,
-    /// Largest ε of a vote over the whole job. `None` accepts jobs without noise.
-    pub max_epsilon: Option<f64>,
-}
-
-impl Default for Terms {
-    fn default() -> Self {
-        Self {
-            min_clients: 3,
-            malicious_server: None,
-            votes: Votes::Winners,
-            allow_unanimous: false,
-            max_exchanges: 1000,
-            max_epsilon: None,
-        }
-    }
-}
-
-impl Terms {
-    /// Checks a job.
-    fn check(&self, job: &Job, signed: bool) -> Result<(), String> {
-        let job = &job.cotraining;
-        let shown = |votes| Votes::ALL.iter().rposition(|other| *other == votes);
-        if shown(job.votes) < shown(self.votes) {
-            return Err(format!(
-                "the job shows the server {} of the votes, this client allows {} \
-                 (--allow-votes)",
-                job.votes, self.votes
-            ));
-        }
-        check_clients(job.min_clients, self.min_clients)?;
-        check_rounds(job.exchanges, self.max_exchanges, "exchanges")?;
-        if let Some(most) = self.max_epsilon {
-            let epsilon = job.noise.per_record(1, job.exchanges);
-            if epsilon.is_none_or(|epsilon| epsilon > most) {
-                let epsilon = epsilon.map_or("no noise".into(), |e| format!("epsilon {e:.3}"));
-                return Err(format!(
-                    "a vote has {epsilon} over {} exchanges, this client asks for {most} at most \
-                     (--max-epsilon)",
-                    job.exchanges
-                ));
-            }
-        }
-        check_trust(job.trust, self.malicious_server, signed)
-    }
-}
+use super::Cotrain;
 
 /// What a client brings to a job, made when it has agreed to it.
 pub struct Made {
@@ -158,18 +98,17 @@ impl Participant for Cotrainee {
     type Output = Step;
 
     fn describe(&self, job: &[u8]) -> Result<Facts, String> {
-        let job = Job::from_offer(job).map_err(|error| error.to_string())?;
-        Ok(job.facts())
+        let job: Job = from_offer(job).map_err(|fault| fault.to_string())?;
+        Ok(entries(&job))
     }
 
     fn agree(&mut self, job: &[u8], signed: bool) -> Result<(), Decline> {
-        let job = Job::from_offer(job).map_err(Decline::telling)?;
-        self.terms.check(&job, signed).map_err(Decline::telling)?;
+        let job = agreed(&self.terms, job, signed)?;
         self.held.agree(job, |job| {
             let made = (self.make)(job)?;
             let record = self.record.clone();
             let client = Client::new(made.learner, made.data, made.public, record);
-            client.check(&job.cotraining)?;
+            client.check(job)?;
             Ok(client)
         })
     }
@@ -190,7 +129,7 @@ impl Participant for Cotrainee {
             credentials,
             allow_unanimous: self.terms.allow_unanimous,
         };
-        Ok(client.party(job.cotraining.clone(), place)?)
+        Ok(client.party(job.clone(), place)?)
     }
 
     /// The client itself votes in each exchange once.

@@ -4,12 +4,11 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use undertone_cotrain::{Exchange, Labels, PHASES, Report, Server, State};
+use undertone_cotrain::{Exchange, Job, Labels, PHASES, Report, Server, State};
+use undertone_job::{entries, offer};
 use undertone_node::checkpoint::CheckpointError;
 use undertone_node::{Application, Checkpoint, Facts, Next, Seat};
 use undertone_party::{Abort, Aborted, Party, PartyId, Phase};
-
-use super::Job;
 
 /// Exchanges that fail one after the other before the server gives up the job.
 const ATTEMPTS: u32 = 5;
@@ -43,7 +42,7 @@ impl fmt::Debug for Cotrain {
         write!(
             f,
             "Cotrain(exchange {} of {})",
-            self.state.begun, self.job.cotraining.exchanges
+            self.state.begun, self.job.exchanges
         )
     }
 }
@@ -80,10 +79,10 @@ impl Cotrain {
     /// # Errors
     /// A [`CheckpointError`] when the file cannot be used.
     pub fn with_checkpoint(mut self, path: &Path) -> Result<Self, CheckpointError> {
-        let most = State::max_bytes(&self.job.cotraining);
+        let most = State::max_bytes(&self.job);
         let (checkpoint, state) = Checkpoint::open(path, Self::NAME, &self.offer(), most)?;
         if let Some(state) = state {
-            let state = State::read(&state, &self.job.cotraining);
+            let state = State::read(&state, &self.job);
             self.state = state.map_err(|why| checkpoint.error(why))?;
         }
         self.checkpoint = Some(Arc::new(checkpoint));
@@ -96,20 +95,20 @@ impl Cotrain {
     }
 
     fn is_over(&self) -> bool {
-        self.state.is_over(&self.job.cotraining)
+        self.state.is_over(&self.job)
     }
 
     fn save(&self) -> Result<(), Abort> {
         let Some(checkpoint) = &self.checkpoint else {
             return Ok(());
         };
-        let state = self.state.write(&self.job.cotraining);
+        let state = self.state.write(&self.job);
         let kept = checkpoint.keep(&state);
         kept.map_err(|why| Abort::Final(why.into()))
     }
 
     fn announce(&mut self, exchange: &Exchange, labels: &Labels) {
-        let share = exchange.covered as f64 / self.job.cotraining.rows as f64;
+        let share = exchange.covered as f64 / self.job.rows as f64;
         self.results.extend([
             ("exchange".to_owned(), exchange.number.into()),
             ("covered".to_owned(), share.into()),
@@ -128,7 +127,7 @@ impl Cotrain {
 }
 
 impl Application for Cotrain {
-    const NAME: &'static str = "cotrain";
+    const NAME: &'static str = <Job as undertone_job::Job>::NAME;
 
     type Report = Report;
 
@@ -137,11 +136,11 @@ impl Application for Cotrain {
     }
 
     fn offer(&self) -> Vec<u8> {
-        self.job.to_offer()
+        offer(&self.job)
     }
 
     fn describe(&self) -> Facts {
-        self.job.facts()
+        entries(&self.job)
     }
 
     fn needed(&self, _roster: usize) -> usize {
@@ -149,7 +148,7 @@ impl Application for Cotrain {
             // Only the last consensus is sent.
             return 0;
         }
-        self.job.cotraining.min_clients
+        self.job.min_clients
     }
 
     fn ready(&self) -> Result<(), String> {
@@ -180,10 +179,10 @@ impl Application for Cotrain {
         let is_over = self.is_over();
         // The exchange is spent before it begins: if the server is killed, the next one has another
         // number.
-        self.state.begin(&self.job.cotraining);
+        self.state.begin(&self.job);
         self.save()?;
         let server = Server {
-            job: self.job.cotraining.clone(),
+            job: self.job.clone(),
             session: seat.id,
             members: clients,
             seed: seat.seed,
