@@ -2,7 +2,9 @@
 
 use undertone::job::record::TOLD;
 use undertone::job::simulation::SimulationError;
-use undertone::job::{Agreed, Record, SessionContext, Terms as _, Unwilling, offer};
+use undertone::job::{
+    Agreed, Application as _, Record, SessionContext, Terms as _, Unwilling, offer,
+};
 use undertone::kdf::Seed;
 use undertone::party::{Abort, Network, PartyId, SessionId};
 use undertone::pssl::{self, Client, Job, Reveal, Server, Simulation, Terms};
@@ -48,6 +50,7 @@ fn edges_and_scores_are_those_in_the_clear() {
 fn rows_of_a_simulation_take_part_once() {
     let mut simulation = simulation(3, |_| ());
     assert!(simulation.run(Network::new()).is_ok());
+    assert_eq!(simulation.server().results()["contributors"], 3);
     // The same session with the same seeds is no second answer.
     assert!(simulation.run(Network::new()).is_ok());
     let others = |number: u8| {
@@ -57,8 +60,9 @@ fn rows_of_a_simulation_take_part_once() {
         Simulation::new(server, clients.collect(), seed).unwrap()
     };
     let record = Record::simulated();
+    let all: Vec<PartyId> = (0..3).map(PartyId::client).collect();
     for (number, is_allowed) in [(1, true), (2, false)] {
-        let mut parties = others(number).parties().unwrap();
+        let mut parties = others(number).parties(&all).unwrap();
         let session = parties.session;
         let at = PartyId::client(0);
         let own = Client::of(Terms::anything(), data(0, 30));

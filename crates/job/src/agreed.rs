@@ -132,11 +132,16 @@ impl<P: Participant> Agreed<P> {
         self.part.client(job, SessionContext { record, ..at })
     }
 
-    /// A session has ended with this result.
+    /// A session has ended with this result, which is [kept](Self::into_output).
     pub fn ended(&mut self, output: P::Output) -> Next {
-        let next = self.part.ended(&output);
+        let next = self.note(&output);
         self.output = Some(output);
         next
+    }
+
+    /// A session has ended with this result, which the caller keeps.
+    pub fn note(&mut self, output: &P::Output) -> Next {
+        self.part.ended(output)
     }
 
     /// The client's half.

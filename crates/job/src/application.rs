@@ -34,6 +34,12 @@ pub trait Application: Send + 'static {
     /// A new job begins. Resets the state of the last one.
     fn begin(&mut self) {}
 
+    /// Number of the next session, from 0. It is more than 0 at the start of a job that an earlier
+    /// process did not finish.
+    fn number(&self) -> u32 {
+        0
+    }
+
     /// The server's party in a session with `clients`.
     ///
     /// # Errors

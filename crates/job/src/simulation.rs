@@ -97,14 +97,16 @@ impl<A: Application, P: Participant<Job = A::Job>> Simulation<A, P> {
         &self.server
     }
 
-    /// The id of the session.
+    /// The id of the next session: that of a job on a network with this seed.
     pub fn session(&self) -> SessionId {
-        session(&self.seed)
-    }
-
-    /// The randomness of a party.
-    pub fn seed(&self, who: PartyId) -> Seed {
-        party_seed(&self.seed, self.session(), who)
+        let first = session(&self.seed);
+        match self.server.number() {
+            0 => first,
+            number => {
+                let later = self.seed.derive(first, "later session", &[1, number]);
+                SessionId(*later.expose())
+            }
+        }
     }
 
     /// The ids of all clients.
@@ -113,42 +115,47 @@ impl<A: Application, P: Participant<Job = A::Job>> Simulation<A, P> {
     }
 
     fn context(&self, me: PartyId) -> SessionContext {
-        let credentials = me.index().and_then(|place| self.credentials.get(place));
+        let (id, place) = (self.session(), me.index());
+        let credentials = place.and_then(|place| self.credentials.get(place));
         SessionContext {
+            number: self.server.number(),
             credentials: credentials.cloned(),
-            ..SessionContext::new(self.session(), me, self.seed(me))
+            ..SessionContext::new(id, me, party_seed(&self.seed, id, me))
         }
     }
 
-    /// The parties of a session. Tests may replace some of them.
+    /// The parties of the next session, of these clients. Tests may replace some of them.
     ///
     /// # Errors
     /// A party that does not begin.
-    pub fn parties(&mut self) -> Result<Parties<A::Report, P::Output>, SimulationError> {
-        let (session, ids) = (self.session(), self.all());
-        let at = self.context(PartyId::SERVER);
-        let server = self.server.server(at, ids.clone());
-        let server = server.map_err(|cause| not_begun(PartyId::SERVER, cause))?;
-        let mut clients = Vec::with_capacity(ids.len());
-        for me in ids {
+    pub fn parties(
+        &mut self,
+        members: &[PartyId],
+    ) -> Result<Parties<A::Report, P::Output>, SimulationError> {
+        let session = self.session();
+        let mut clients = Vec::with_capacity(members.len());
+        for me in members.iter().copied() {
             let at = self.context(me);
-            let Some(client) = me.index().and_then(|place| self.clients.get_mut(place)) else {
-                continue;
-            };
-            let party = client.client(at).map_err(|unwilling| match unwilling {
+            let client = me.index().and_then(|place| self.clients.get_mut(place));
+            let unknown = || misuse(me, format!("{me} is not a client of the simulation"));
+            let party = client.ok_or_else(unknown)?.client(at);
+            let party = party.map_err(|unwilling| match unwilling {
                 Unwilling::Skips(why) => misuse(me, why),
                 Unwilling::Leaves(cause) => not_begun(me, cause),
             })?;
             clients.push((me, party));
         }
+        let at = self.context(PartyId::SERVER);
+        // It spends the number of the session.
+        let server = self.server.server(at, members.to_vec());
         Ok(Parties {
             session,
-            server,
+            server: server.map_err(|cause| not_begun(PartyId::SERVER, cause))?,
             clients,
         })
     }
 
-    /// Runs a session of all clients.
+    /// Runs the next session, of all clients.
     ///
     /// # Errors
     /// The server's [`Aborted`], or [`Stalled`].
@@ -156,7 +163,35 @@ impl<A: Application, P: Participant<Job = A::Job>> Simulation<A, P> {
         &mut self,
         network: Network<'_>,
     ) -> Result<Ran<A::Report, P::Output>, SimulationError> {
-        self.parties()?.run(network)
+        self.run_with(network, &self.all())
+    }
+
+    /// Runs the next session, of these clients.
+    ///
+    /// # Errors
+    /// The server's [`Aborted`], or [`Stalled`].
+    pub fn run_with(
+        &mut self,
+        network: Network<'_>,
+        members: &[PartyId],
+    ) -> Result<Ran<A::Report, P::Output>, SimulationError> {
+        let ran = self.parties(members)?.run(network);
+        match &ran {
+            Ok(ran) => {
+                self.server.ended(Ok(&ran.report));
+                for (me, outcome) in members.iter().zip(&ran.clients) {
+                    let client = me.index().and_then(|place| self.clients.get_mut(place));
+                    if let (Some(client), Ok(output)) = (client, outcome) {
+                        client.note(output);
+                    }
+                }
+            }
+            Err(SimulationError::Aborted(aborted)) => {
+                self.server.ended(Err(aborted));
+            }
+            Err(_) => {}
+        }
+        ran
     }
 }
 

@@ -201,6 +201,10 @@ impl<A: undertone_job::Application> Application for Served<A> {
         self.0.begin();
     }
 
+    fn session(&self) -> u32 {
+        self.0.number()
+    }
+
     fn server(
         &mut self,
         seat: Seat,
