@@ -8,6 +8,7 @@ use undertone_setup::identity::Credentials;
 
 use crate::Record;
 use crate::record::Peers;
+use crate::settle::Fault;
 
 /// A party's place in a session.
 #[derive(Debug)]
@@ -62,6 +63,7 @@ pub enum Next {
 pub struct Decline {
     told: String,
     own: String,
+    term: Option<String>,
 }
 
 impl Decline {
@@ -71,6 +73,7 @@ impl Decline {
         Self {
             told: why.clone(),
             own: why,
+            term: None,
         }
     }
 
@@ -79,7 +82,21 @@ impl Decline {
         Self {
             told: told.to_string(),
             own: own.to_string(),
+            term: None,
         }
+    }
+
+    /// A job that does not meet the term whose key is that of `fault`. All are told.
+    pub fn unmet(fault: Fault) -> Self {
+        Self {
+            term: Some(fault.key.clone()),
+            ..Self::telling(format!("{} (term {})", fault.why, fault.key))
+        }
+    }
+
+    /// The key of the term that the job does not meet, if it is a term.
+    pub fn term(&self) -> Option<&str> {
+        self.term.as_deref()
     }
 
     /// The part that the server and all clients are told.

@@ -155,8 +155,7 @@ pub fn agreed<J: Job, T: Terms<J>>(terms: &T, offer: &[u8], signed: bool) -> Res
 /// # Errors
 /// Why it does, and the term that would change that.
 pub fn holds<J: Job, T: Terms<J>>(terms: &T, job: &J, signed: bool) -> Result<(), Decline> {
-    meets(terms, job, signed)
-        .map_err(|fault| Decline::telling(format!("{} (term {})", fault.why, fault.key)))
+    meets(terms, job, signed).map_err(Decline::unmet)
 }
 
 /// Checks that a job needs as many clients as a client asks for.

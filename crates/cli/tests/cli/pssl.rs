@@ -198,7 +198,11 @@ fn terms_that_are_not_met_are_refused() {
         let log = trial.text(&format!("join-{client}.err"));
         assert!(log.contains(expected), "{log}");
     };
-    refused(0, &[], "(term reveal)");
+    refused(
+        0,
+        &[],
+        "(term reveal); --accept reveal=VALUE states another term",
+    );
     refused(1, &["--accept", "reveal=distance"], "(term d_min)");
     let more = ["--accept", "reveal=distance", "--accept", "d_min=0"];
     refused(2, &more, "(term allow_single)");

@@ -66,7 +66,20 @@ fn failure(error: JoinError) -> Failure {
         JoinError::Stopped => interrupt::EXIT_CODE,
         _ => 70,
     };
-    Failure::new(code, error)
+    let failure = Failure::new(code, &error);
+    match &error {
+        JoinError::Declined(decline) => match decline.term() {
+            None => failure,
+            Some(term) => Failure {
+                message: format!(
+                    "{}; --accept {term}=VALUE states another term",
+                    failure.message
+                ),
+                ..failure
+            },
+        },
+        _ => failure,
+    }
 }
 
 /// The file `out`, which must replace none of `inputs`.
