@@ -295,4 +295,20 @@ mod tests {
         let long = "#".repeat(MAX_FILE + 1);
         assert!(application(&long).is_err());
     }
+
+    #[test]
+    fn stated_values_take_the_place_of_those_in_the_file() {
+        let text = "application = \"sum\"\nrounds = 2\n[deadlines]\nvotes = 9\n";
+        let stated = entries("rounds = 5\nbound = 1.5\nnames = [\"a\"]").unwrap();
+        let text = with(text, &stated).unwrap();
+        assert_eq!(application(&text).unwrap().as_deref(), Some("sum"));
+        assert_eq!(common(&text).unwrap().deadlines["votes"], 9.0);
+        let read = entries(&text).unwrap();
+        assert_eq!(read["rounds"], 5);
+        assert_eq!(read["bound"], 1.5);
+        assert_eq!(read["names"][0], "a");
+        let empty = with("", &stated).unwrap();
+        assert_eq!(entries(&empty).unwrap(), stated);
+        assert!(with("rounds", &stated).is_err());
+    }
 }
