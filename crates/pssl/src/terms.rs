@@ -111,12 +111,17 @@ mod tests {
         };
         refused(|job| job.reveal = Reveal::Distance, "reveal");
         refused(|job| job.d_min = 0.49, "d_min");
-        refused(|job| job.d_min = f64::NAN, "d_min");
         refused(|job| job.allow_single = true, "allow_single");
         refused(|job| job.rounds = 1001, "max_rounds");
         refused(|job| job.min_clients = 2, "min_clients");
         let fault = meets(&usual, &job(), true).unwrap_err();
         assert_eq!(fault.key, "malicious_server");
+        let nowhere = Job {
+            d_min: f64::NAN,
+            ..job()
+        };
+        let anything = <Terms as undertone_job::Terms<Job>>::anything();
+        assert_eq!(meets(&anything, &nowhere, false).unwrap_err().key, "d_min");
         let more = Terms {
             reveal: Reveal::Accept,
             ..usual
