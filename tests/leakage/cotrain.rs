@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use undertone::cotrain::{
-    CONSENSUS, Client, Consensus, Data, Job, Noise, Public, Report, SLICES, Step, VOTES, Votes,
+    CONSENSUS, Consensus, Data, Job, Noise, Public, Report, SLICES, Step, Terms, VOTES, Votes,
 };
 use undertone::garble::GARBLING;
 use undertone::kdf::Seed;
@@ -15,7 +15,7 @@ use undertone::party::{Abort, Network, PartyId, Script, SessionId};
 use undertone::setup::group::{self, Secrecy};
 use undertone::sum::{self, UPLOAD};
 use undertone_tests::cotrain::{
-    Memoriser, World, begin, client, context, drive, plan, rules, squared, votes,
+    Memoriser, World, begin, context, drive, member, plan, rules, squared, votes,
 };
 use undertone_tests::dataset;
 use undertone_tests::tamper::{assert_cheated, set_payload};
@@ -102,11 +102,11 @@ impl Split {
         let public = Arc::new(Public::new(30, self.values[..PUBLIC].concat()).unwrap());
         let mut job = Job::new(PUBLIC, 30, 2, public.digest());
         job.votes = votes;
-        let one = |place: usize| -> Client {
+        let one = |place: usize| {
             let own = Self::own(place, 0)..Self::own(place + 1, 0);
             let values = self.values[own.clone()].concat();
             let data = Data::new(30, values, self.labels[own].to_vec(), 2).unwrap();
-            client(Memoriser::default(), data, &public)
+            member(Terms::default(), Memoriser::default(), data, &public)
         };
         World::of(job, (0..CLIENTS).map(one).collect())
     }
@@ -283,10 +283,7 @@ fn summed(world: &mut World, others: Vec<(PartyId, Script<'static, Step>)>) -> (
         *keeper.lock().unwrap() = total.shared;
         Err::<Report, _>(Abort::Misuse("it has seen enough".into()))
     });
-    let mut clients: Vec<_> = all
-        .iter()
-        .map(|who| (*who, world.party(session, *who)))
-        .collect();
+    let mut clients = world.parties(session, &all);
     for (who, other) in others {
         clients[who.index().unwrap()] = (who, other);
     }
@@ -556,20 +553,23 @@ fn at_three_clients_the_outvoted_one_knows_the_others_votes() {
 #[test]
 fn a_quorum_of_all_tells_all_votes() {
     let given = votes(200, 4, 5, 0.8, 5);
-    let new = || {
-        World::voting(&given, 4, |job| {
+    let new = |allow_unanimous| {
+        let terms = Terms {
+            allow_unanimous,
+            ..Terms::default()
+        };
+        World::under(&terms, &given, 4, |job| {
             job.consensus = Consensus::Qualified(1_000_000)
         })
     };
-    let mut refusing = new();
+    let mut refusing = new(false);
     let all = refusing.all();
     let run = refusing.run(Network::new(), &all);
     for who in &all {
         let error = run.error(*who).to_string();
         assert!(error.contains("would tell everybody's vote"), "{error}");
     }
-    let mut world = new();
-    world.allow_unanimous = true;
+    let mut world = new(true);
     let labels = world.run(Network::new(), &all).labels(&all).clone();
     let mut told = 0;
     for (row, label) in labels.iter().enumerate() {

@@ -7,18 +7,18 @@ use std::sync::Arc;
 use sha2::{Digest, Sha256};
 use undertone::cotrain::ballots::write_labels;
 use undertone::cotrain::{
-    Client, Consensus, Data, Job, Labels, Learner, LearnerError, Place, Public, Report, Rows,
-    SLICES, Server, State, Step, VOTES,
+    Client, Consensus, Data, Inputs, Job, Labels, Learner, LearnerError, Public, Report, Rows,
+    SLICES, Server, Simulation, State, Step, Terms, VOTES,
 };
-use undertone::job::{Job as _, Record};
+use undertone::job::simulation::{self, Ran};
+use undertone::job::{
+    Application as _, Job as _, Participant as _, Record, SessionContext, Terms as _,
+};
 use undertone::kdf::Seed;
 use undertone::kernel::Prg;
-use undertone::party::{
-    Abort, Aborted, Endpoint, Io, Ledger, Limits, Network, Node, PartyId, Script, SessionId,
-};
+use undertone::party::{Abort, Aborted, Io, Ledger, Network, PartyId, Script, SessionId};
 use undertone::setup::group::{self, Secrecy};
 use undertone::setup::identity::{Credentials, Identity, Pins};
-use undertone::simulate::{CotrainingRun, CotrainingSimulation, SimulationError};
 use undertone::sum::Rules as SumRules;
 
 /// Features of the generated rows.
@@ -74,7 +74,8 @@ pub fn cloud(count: usize, classes: usize, spread: f32, prg: &mut Prg) -> (Vec<f
     (values, labels)
 }
 
-/// A job on generated rows, and its clients: few rows each, so that they disagree.
+/// A job on generated rows, and its clients, which allow for everything. They have few rows each,
+/// so that they disagree.
 ///
 /// # Panics
 /// When the generated rows are refused.
@@ -87,8 +88,12 @@ pub fn world(rows: usize, classes: usize, clients: usize) -> (Job, Vec<Client>) 
     let client = |_| {
         let (values, labels) = cloud(2 * classes, classes, 4.0, &mut prg);
         let data = Data::new(FEATURES, values, labels, classes).unwrap();
-        let learner = Box::new(Nearest::default());
-        Client::new(learner, data, Arc::clone(&public), Record::simulated())
+        let inputs = Inputs {
+            learner: Box::new(Nearest::default()),
+            data,
+            public: Arc::clone(&public),
+        };
+        Client::of(Terms::anything(), inputs)
     };
     (job, (0..clients).map(client).collect())
 }
@@ -101,29 +106,20 @@ pub fn world(rows: usize, classes: usize, clients: usize) -> (Job, Vec<Client>) 
 pub fn simulation(
     (rows, classes, clients): (usize, usize, usize),
     change: impl FnOnce(&mut Job),
-) -> CotrainingSimulation {
+) -> Simulation {
     let (mut job, clients) = world(rows, classes, clients);
     change(&mut job);
-    CotrainingSimulation::new(job, clients, Seed::from_bytes([5; 32])).unwrap()
+    Simulation::new(Server::new(job), clients, Seed::from_bytes([5; 32])).unwrap()
 }
 
-/// Runs the next session with all clients.
-///
-/// # Errors
-/// As the simulation.
-pub fn next(
-    simulation: &mut CotrainingSimulation,
-    network: Network<'_>,
-) -> Result<CotrainingRun, SimulationError> {
-    let members = simulation.members();
-    simulation.run_over(network, members)
-}
+/// A session of a simulation.
+pub type Run = Ran<Report, Step>;
 
 /// The consensus of an exchange.
 ///
 /// # Panics
 /// When the session was no exchange.
-pub fn labels(run: &CotrainingRun) -> Labels {
+pub fn labels(run: &Run) -> Labels {
     match &run.report {
         Report::Voted(_, labels) => labels.clone(),
         Report::Over => panic!("the job is over"),
@@ -177,10 +173,31 @@ pub fn squared(a: &[f32], b: &[f32]) -> f32 {
     a.iter().zip(b).map(|(a, b)| (a - b) * (a - b)).sum()
 }
 
+/// A client, and the record of what it has answered.
+#[derive(Debug)]
+pub struct Member {
+    /// The client's half of the application.
+    pub client: Client,
+    /// Its record.
+    pub record: Record,
+}
+
 /// A client with a record in memory.
-pub fn client(learner: impl Learner + 'static, data: Data, public: &Arc<Public>) -> Client {
-    let learner = Box::new(learner);
-    Client::new(learner, data, Arc::clone(public), Record::simulated())
+pub fn member(
+    terms: Terms,
+    learner: impl Learner + 'static,
+    data: Data,
+    public: &Arc<Public>,
+) -> Member {
+    let inputs = Inputs {
+        learner: Box::new(learner),
+        data,
+        public: Arc::clone(public),
+    };
+    Member {
+        client: Client::of(terms, inputs),
+        record: Record::simulated(),
+    }
 }
 
 /// A job whose sessions end with the outcome of every party, even if the server aborts.
@@ -189,13 +206,11 @@ pub struct World {
     /// The job.
     pub job: Job,
     /// The clients, in the order of their ids.
-    pub clients: Vec<Client>,
+    pub clients: Vec<Member>,
     /// The server's state.
     pub state: State,
     /// The identity of each client and the pins of all, or none.
     pub credentials: Vec<Credentials>,
-    /// Whether clients allow for consensuses that tell all votes.
-    pub allow_unanimous: bool,
     /// The first byte of all seeds.
     pub seed: u8,
     /// The number of sessions so far.
@@ -245,13 +260,12 @@ impl Session {
 
 impl World {
     /// A job of these clients.
-    pub fn of(job: Job, clients: Vec<Client>) -> Self {
+    pub fn of(job: Job, clients: Vec<Member>) -> Self {
         Self {
             job,
             clients,
             state: State::default(),
             credentials: Vec::new(),
-            allow_unanimous: false,
             seed: 1,
             sessions: 0,
         }
@@ -262,6 +276,19 @@ impl World {
     /// # Panics
     /// When there are no votes.
     pub fn voting(votes: &[Vec<u16>], classes: usize, change: impl FnOnce(&mut Job)) -> Self {
+        Self::under(&Terms::default(), votes, classes, change)
+    }
+
+    /// The same, of clients with these `terms`. They do not compare the job with them.
+    ///
+    /// # Panics
+    /// When there are no votes.
+    pub fn under(
+        terms: &Terms,
+        votes: &[Vec<u16>],
+        classes: usize,
+        change: impl FnOnce(&mut Job),
+    ) -> Self {
         let rows = votes[0].len();
         let values = (0..rows).map(|row| row as f32).collect();
         let public = Public::new(1, values).expect("finite values");
@@ -270,7 +297,7 @@ impl World {
         change(&mut job);
         let one = |votes: &Vec<u16>| {
             let data = Data::new(1, vec![0.0], vec![0], classes).expect("a row");
-            client(Voter(votes.clone()), data, &public)
+            member(terms.clone(), Voter(votes.clone()), data, &public)
         };
         Self::of(job, votes.iter().map(one).collect())
     }
@@ -319,17 +346,28 @@ impl World {
     ///
     /// # Panics
     /// When there is no such client, or it does not fit the job.
-    pub fn party(&self, session: SessionId, who: PartyId) -> Script<'static, Step> {
+    pub fn party(&mut self, session: SessionId, who: PartyId) -> Script<'static, Step> {
         let index = who.index().expect("a client");
-        let place = Place {
-            session,
-            me: who,
-            seed: self.seed(who),
+        let at = SessionContext {
             credentials: self.credentials.get(index).cloned(),
-            allow_unanimous: self.allow_unanimous,
+            record: self.clients[index].record.clone(),
+            ..SessionContext::new(session, who, self.seed(who))
         };
-        let party = self.clients[index].party(self.job.clone(), place);
+        let party = self.clients[index].client.client(&self.job, at);
         party.expect("a client that fits")
+    }
+
+    /// These clients as parties of `session`.
+    ///
+    /// # Panics
+    /// As [`party`](Self::party).
+    pub fn parties(
+        &mut self,
+        session: SessionId,
+        who: &[PartyId],
+    ) -> Vec<(PartyId, Script<'static, Step>)> {
+        let party = |who: &PartyId| (*who, self.party(session, *who));
+        who.iter().map(party).collect()
     }
 
     /// The server as a party of `session`, in the session that comes next.
@@ -337,23 +375,19 @@ impl World {
     /// # Panics
     /// When the job is impossible.
     pub fn server(&mut self, session: SessionId, members: &[PartyId]) -> Script<'static, Report> {
-        let is_over = self.state.is_over(&self.job);
-        self.state.begin(&self.job);
-        let server = Server {
-            job: self.job.clone(),
-            session,
-            members: members.to_vec(),
-            seed: self.seed(PartyId::SERVER),
-        };
-        server.party(&self.state, is_over).expect("a possible job")
+        let mut server = Server::resume(self.job.clone(), self.state.clone());
+        let seed = self.seed(PartyId::SERVER);
+        let at = SessionContext::new(session, PartyId::SERVER, seed);
+        let party = server.server(at, members.to_vec());
+        self.state = server.state().clone();
+        party.expect("a possible job")
     }
 
     /// Runs the next session with `members`.
     pub fn run(&mut self, network: Network<'_>, members: &[PartyId]) -> Session {
         let session = self.session();
         let server = self.server(session, members);
-        let party = |who: &PartyId| (*who, self.party(session, *who));
-        let clients = members.iter().map(party).collect();
+        let clients = self.parties(session, members);
         let run = drive(network, session, server, clients);
         if let Ok(report) = &run.server {
             self.state.take(report);
@@ -379,26 +413,17 @@ impl World {
 
 /// Drives these parties until none can continue.
 pub fn drive(
-    mut network: Network<'_>,
+    network: Network<'_>,
     session: SessionId,
     server: Script<'static, Report>,
     clients: Vec<(PartyId, Script<'static, Step>)>,
 ) -> Session {
-    let limits = Limits::default;
-    let mut server = Endpoint::new(PartyId::SERVER, session, limits(), server);
-    let client = |(id, party)| Endpoint::new(id, session, limits(), party);
-    let mut clients: Vec<_> = clients.into_iter().map(client).collect();
-    let mut nodes: Vec<&mut dyn Node> = vec![&mut server];
-    nodes.extend(clients.iter_mut().map(|client| client as &mut dyn Node));
     // Parties that wait forever have an error.
-    let _ = network.run(&mut nodes);
-    let mut ledgers = BTreeMap::from([(PartyId::SERVER, server.ledger().clone())]);
-    ledgers.extend(clients.iter().map(|c| (c.id(), c.ledger().clone())));
-    let outcome = |client: Endpoint<_>| (client.id(), client.finish().map(|(step, _)| step));
+    let outcomes = simulation::drive(network, session, server, clients);
     Session {
-        server: server.finish().map(|(report, _)| report),
-        clients: clients.into_iter().map(outcome).collect(),
-        ledgers,
+        server: outcomes.server,
+        clients: outcomes.clients.into_iter().collect(),
+        ledgers: outcomes.ledgers.into_iter().collect(),
     }
 }
 

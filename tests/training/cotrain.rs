@@ -2,7 +2,7 @@
 
 use undertone::cotrain::{Consensus, Step, Votes};
 use undertone::party::Network;
-use undertone_tests::cotrain::{labels, next, simulation};
+use undertone_tests::cotrain::{labels, simulation};
 
 const CONSENSUSES: [Consensus; 3] = [
     Consensus::Majority,
@@ -18,16 +18,15 @@ fn all_kinds_of_votes_give_the_same_labels() {
                 let mut simulation = simulation((rows, classes, clients), |job| {
                     job.votes = votes;
                     job.consensus = consensus;
-                })
-                .allow_unanimous();
+                });
                 let mut all = Vec::new();
                 for _ in 0..3 {
-                    if simulation.state().is_over(simulation.job()) {
+                    if simulation.server().is_over() {
                         break;
                     }
-                    let run = next(&mut simulation, Network::new()).unwrap();
+                    let run = simulation.run(Network::new()).unwrap();
                     let labels = labels(&run);
-                    for (_, step) in &run.clients {
+                    for step in &run.clients {
                         let Ok(Step::Voted { labels: told, .. }) = step else {
                             panic!("{step:?}");
                         };

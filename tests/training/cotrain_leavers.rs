@@ -1,7 +1,7 @@
 //! Co-training whose clients drop out, and whose messages arrive in any order. Every label is that
 //! of a count in the clear over the contributors of the row's slice.
 
-use undertone::cotrain::{Consensus, Labels, Noise, Report, Step, Votes};
+use undertone::cotrain::{Consensus, Labels, Noise, Report, Step, Terms, Votes};
 use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Abort, Network, PartyId};
 use undertone::sum::Trust;
@@ -26,14 +26,16 @@ fn given() -> Vec<Vec<u16>> {
 }
 
 fn world(kind: Votes, consensus: Consensus) -> World {
-    let mut world = World::voting(&given(), CLASSES, |job| {
+    // With clear votes and counts two contributors would be a quorum of all.
+    let terms = Terms {
+        allow_unanimous: true,
+        ..Terms::default()
+    };
+    World::under(&terms, &given(), CLASSES, |job| {
         job.votes = kind;
         job.consensus = consensus;
         job.min_clients = 2;
-    });
-    // With clear votes and counts two contributors would be a quorum of all.
-    world.allow_unanimous = true;
-    world
+    })
 }
 
 /// The consensus of rows whose votes `contributors` have given: all clients that are not in the

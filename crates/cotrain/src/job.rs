@@ -1,6 +1,7 @@
 //! The parameters of a job.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -308,6 +309,23 @@ impl Job {
     /// many slices as clients that vote, and these are `min_clients` at least.
     fn changes_len(&self, clients: usize) -> usize {
         self.rows * self.classes * index_bits(clients + 1) / 8 / self.min_clients
+    }
+
+    /// The numbers of contributors to which an exchange of `members` clients agrees beforehand.
+    /// With clear votes and counts the contributors are known too late to refuse.
+    pub(crate) fn possible(&self, members: usize) -> RangeInclusive<usize> {
+        let fewest = match self.votes {
+            Votes::Clear | Votes::Counts => self.min_clients.min(members),
+            Votes::Winners => members,
+        };
+        fewest..=members
+    }
+
+    /// The number of contributors of an exchange of `members` clients with which a row with a
+    /// consensus would tell everybody every vote in it, if there is one.
+    pub fn unanimous(&self, members: usize) -> Option<usize> {
+        let mut possible = self.possible(members);
+        possible.find(|contributors| self.needs_all(*contributors))
     }
 
     /// Whether a row with a consensus of `contributors` tells everybody every vote in it.

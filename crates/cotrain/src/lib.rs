@@ -16,8 +16,14 @@
 //! and add them up. The server then has the votes less the masks, the helper the masks. A garbled
 //! circuit adds both, and tells the server the winner of each row. The specification is
 //! `docs/spec/cotraining.md`.
+//!
+//! [`Server`] and [`Client`] are the two halves of the application. A job has a session for each
+//! exchange, and one in which all clients get the last consensus. A client may miss an exchange. A
+//! server that keeps its state in a file and is killed continues after the last exchange that it
+//! began.
 #![forbid(unsafe_code)]
 
+mod application;
 pub mod ballots;
 mod client;
 mod data;
@@ -28,17 +34,19 @@ mod noise;
 mod server;
 mod session;
 mod slices;
+mod state;
 mod terms;
 
 use undertone_party::Phase;
 
+pub use application::{Client, Server, Simulation};
 pub use ballots::Labels;
-pub use client::{Client, Place, Step};
+pub use client::{Inputs, Step};
 pub use data::{Data, DataError, Public, Scaler};
 pub use job::{Consensus, Job, Votes};
 pub use learner::{Learner, LearnerError, Rows};
 pub use noise::Noise;
-pub use server::{Exchange, Report, Server, State};
+pub use state::{Exchange, Report, State};
 pub use terms::Terms;
 
 /// The consensus, from the server to the clients.

@@ -3,8 +3,8 @@
 use std::sync::{Arc, MutexGuard};
 
 use undertone_garble::{self as garble, Audience, GARBLING};
-use undertone_job::Job as _;
 use undertone_job::record::{self, Claim};
+use undertone_job::{Job as _, SessionContext};
 use undertone_kernel::pack::{pack, packed_len};
 use undertone_kernel::{BitMatrix, Wiped};
 use undertone_party::{Abort, Io, PartyId, SessionId};
@@ -14,7 +14,7 @@ use undertone_sum as sum;
 use zeroize::Zeroizing;
 
 use crate::ballots::{Labels, labels_len, read_labels};
-use crate::client::{Client, Desk, Place, Step};
+use crate::client::{ClientState, Shared, Step};
 use crate::job::{Job, Votes, derive};
 use crate::learner::LearnerError;
 use crate::messages::{Kind, Opening, Plan};
@@ -44,10 +44,11 @@ fn check_invited(voters: &[PartyId], opening: &Opening) -> Result<(), Abort> {
 
 /// One session of a client.
 pub(crate) struct Session {
-    pub(crate) client: Client,
+    pub(crate) client: Arc<Shared>,
     pub(crate) party: u64,
     pub(crate) job: Job,
-    pub(crate) place: Place,
+    pub(crate) at: SessionContext,
+    pub(crate) allow_unanimous: bool,
 }
 
 /// A slice for which this client garbles.
@@ -60,8 +61,8 @@ struct Helped {
 }
 
 impl Session {
-    fn desk(&self) -> Result<MutexGuard<'_, Desk>, Abort> {
-        self.client.desk(self.party)
+    fn state(&self) -> Result<MutexGuard<'_, ClientState>, Abort> {
+        self.client.state(self.party)
     }
 
     pub(crate) async fn run(self: Box<Self>, io: Io) -> Result<Step, Abort> {
@@ -70,7 +71,7 @@ impl Session {
         // FEDCT-1.
         let opening = Opening::read(&message, &self.job).map_err(Abort::malformed(SERVER))?;
         // FEDCT-2.
-        if opening.members.binary_search(&self.place.me).is_err() {
+        if opening.members.binary_search(&self.at.me).is_err() {
             return cheated("its set of members leaves this client out");
         }
         self.check_labels(&opening)?;
@@ -78,14 +79,14 @@ impl Session {
         match opening.kind {
             Kind::Exchange => {
                 self.begin(&opening)?;
-                let context = self.job.context(self.place.session, &message);
+                let context = self.job.context(self.at.id, &message);
                 drop(message);
                 let labels = self.exchange(&io, context, &opening).await?;
-                let mut desk = self.desk()?;
-                let oldest = desk.known.len().saturating_sub(1);
-                desk.known.drain(..oldest);
-                desk.known.push((opening.number, labels.clone()));
-                drop(desk);
+                let mut state = self.state()?;
+                let oldest = state.known.len().saturating_sub(1);
+                state.known.drain(..oldest);
+                state.known.push((opening.number, labels.clone()));
+                drop(state);
                 Ok(Step::Voted {
                     number: opening.number,
                     labels,
@@ -93,7 +94,7 @@ impl Session {
             }
             Kind::Over => {
                 // Step 11: the final learner.
-                self.desk()?.learn(labels).map_err(broken)?;
+                self.state()?.inputs.learn(labels).map_err(broken)?;
                 Ok(Step::Over(opening.labels))
             }
         }
@@ -102,17 +103,17 @@ impl Session {
     /// FEDCT-11: a client that has the consensus of the exchange before this one gets it again. A
     /// server that was killed may have lost it, and continues from the one before.
     fn check_labels(&self, opening: &Opening) -> Result<(), Abort> {
-        let desk = self.desk()?;
+        let state = self.state()?;
         let before = match opening.kind {
             Kind::Exchange => opening.number.saturating_sub(1),
             Kind::Over => opening.number,
         };
-        let has_it = desk
+        let has_it = state
             .known
             .last()
             .is_some_and(|(number, _)| *number == before);
-        let mut known = desk.known.iter().map(|(_, labels)| Some(labels));
-        let is_first = desk.known.len() == 1 && opening.labels.is_none();
+        let mut known = state.known.iter().map(|(_, labels)| Some(labels));
+        let is_first = state.known.len() == 1 && opening.labels.is_none();
         if has_it && !is_first && !known.any(|labels| labels == opening.labels.as_ref()) {
             return cheated("its consensus is not that of the last exchange");
         }
@@ -121,7 +122,7 @@ impl Session {
 
     /// Refuses a quorum that makes a consensus tell all votes (FEDCT-12).
     fn check_quorum(&self, contributors: usize) -> Result<(), Abort> {
-        if !self.place.allow_unanimous && self.job.needs_all(contributors) {
+        if !self.allow_unanimous && self.job.needs_all(contributors) {
             return Err(Abort::Misuse(format!(
                 "{} of {contributors} clients is all of them: every row with a consensus would \
                  tell everybody's vote; lower the quorum, or allow it",
@@ -136,23 +137,20 @@ impl Session {
         let members = opening.members.len();
         enough(members, self.job.min_clients)?;
         self.job.check_clients(members)?;
-        // With clear votes and counts the contributors are known too late to refuse.
-        let fewest = match self.job.votes {
-            Votes::Clear | Votes::Counts => self.job.min_clients.min(members),
-            Votes::Winners => members,
-        };
-        (fewest..=members).try_for_each(|contributors| self.check_quorum(contributors))?;
+        self.job
+            .possible(members)
+            .try_for_each(|contributors| self.check_quorum(contributors))?;
         let number = opening.number;
         let over = "it starts an exchange that is over, or that the job does not have";
         if number > self.job.exchanges {
             return cheated(over);
         }
         // FEDCT-5: the noise of a vote protects one vote.
-        let record = self.client.record();
+        let record = &self.at.record;
         let last = record.last_vote().unwrap_or(0);
         let claims = record.session(&record::Place {
-            session: self.place.session,
-            seed: &self.place.seed,
+            session: self.at.id,
+            seed: &self.at.seed,
             job: self.job.digest(),
         });
         match claims.claim(Claim::Vote(number)) {
@@ -164,9 +162,9 @@ impl Session {
 
     /// Step 2: learns, and votes for each public row.
     fn vote(&self, context: SessionId, labels: Option<&Labels>) -> Result<BitMatrix, Abort> {
-        let mut desk = self.desk()?;
-        desk.learn(labels).map_err(broken)?;
-        let votes = desk.learner.predict(desk.public.rows()).map_err(broken)?;
+        let mut state = self.state()?;
+        state.inputs.learn(labels).map_err(broken)?;
+        let votes = state.inputs.predict().map_err(broken)?;
         let votes = Wiped::from(votes);
         let job = &self.job;
         let is_class = |vote: &u16| usize::from(*vote) < job.classes;
@@ -176,7 +174,7 @@ impl Session {
                 job.classes, job.rows
             )));
         }
-        let seed = derive(&self.place.seed, context, "vote noise", self.place.me);
+        let seed = derive(&self.at.seed, context, "vote noise", self.at.me);
         Ok(job.noise.ballots(&votes, job.classes, &seed))
     }
 
@@ -186,7 +184,7 @@ impl Session {
         context: SessionId,
         opening: &Opening,
     ) -> Result<Labels, Abort> {
-        let (job, me) = (&self.job, self.place.me);
+        let (job, me) = (&self.job, self.at.me);
         io.phase(VOTES).await;
         let ballots = self.vote(context, opening.labels.as_ref())?;
 
@@ -203,10 +201,10 @@ impl Session {
                 let words = Zeroizing::new(layout.encode(&ballots).into_inner());
                 let input = sum::Input {
                     words: sum::Words::Ready(words),
-                    ..sum::Input::plain(Vec::new()).with_credentials(self.place.credentials.clone())
+                    ..sum::Input::plain(Vec::new()).with_credentials(self.at.credentials.clone())
                 };
                 let rules = job.sum(context, 0, layout.words());
-                let seed = derive(&self.place.seed, context, "vote sum", me);
+                let seed = derive(&self.at.seed, context, "vote sum", me);
                 let sums = io.run(sum::client(rules, me, input, seed)?).await?;
                 check_invited(&sums.contributors, opening)?;
             }
@@ -253,7 +251,7 @@ impl Session {
         votes: Wiped<u64>,
         opening: &Opening,
     ) -> Result<(), Abort> {
-        let (job, me, own) = (&self.job, self.place.me, &self.place.seed);
+        let (job, me, own) = (&self.job, self.at.me, &self.at.seed);
 
         // Step 4: the clients' pair channels, from which masks come.
         let rules = group::Rules {
@@ -262,7 +260,7 @@ impl Session {
             min_clients: job.min_clients,
         };
         let seed = derive(own, context, "pairs", me);
-        let credentials = self.place.credentials.clone();
+        let credentials = self.at.credentials.clone();
         let setup = group::client(rules, me, Vec::new(), credentials, seed)?;
         let group = io.run(setup).await?;
         let own_masks = derive(own, context, "own masks", me);
@@ -293,7 +291,7 @@ impl Session {
             pairs.hide(&slices, &plan, attempt, &mut words);
             let input = sum::Input {
                 words: sum::Words::Ready(Zeroizing::new(words.into_inner())),
-                ..sum::Input::plain(Vec::new()).with_credentials(self.place.credentials.clone())
+                ..sum::Input::plain(Vec::new()).with_credentials(self.at.credentials.clone())
             };
             let rules = job.sum(plan.context(context, attempt), attempt, slices.len(&plan));
             let seed = own.derive(context, "vote sum", &[me.to_wire(), attempt]);
@@ -372,7 +370,7 @@ impl Session {
             Some(before) => plan.0.iter().all(|(slice, helper)| {
                 let earlier = before.helper(*slice as usize);
                 voters.binary_search(helper).is_ok()
-                    && earlier.is_some_and(|earlier| earlier != *helper && earlier != self.place.me)
+                    && earlier.is_some_and(|earlier| earlier != *helper && earlier != self.at.me)
             }),
         };
         if !is_possible {

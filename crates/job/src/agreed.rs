@@ -68,6 +68,7 @@ pub struct Agreed<P: Participant> {
     record: Record,
     job: AgreedJob<P::Job, ()>,
     output: Option<P::Output>,
+    observe: Option<Box<dyn FnMut(&P::Output) + Send>>,
 }
 
 impl<P: Participant> fmt::Debug for Agreed<P> {
@@ -87,6 +88,16 @@ impl<P: Participant> Agreed<P> {
             record,
             job: AgreedJob::default(),
             output: None,
+            observe: None,
+        }
+    }
+
+    /// Shows `observe` the result of each session.
+    #[must_use]
+    pub fn observe(self, observe: impl FnMut(&P::Output) + Send + 'static) -> Self {
+        Self {
+            observe: Some(Box::new(observe)),
+            ..self
         }
     }
 
@@ -141,7 +152,25 @@ impl<P: Participant> Agreed<P> {
 
     /// A session has ended with this result, which the caller keeps.
     pub fn note(&mut self, output: &P::Output) -> Next {
+        if let Some(observe) = &mut self.observe {
+            observe(output);
+        }
         self.part.ended(output)
+    }
+
+    /// As of the client's half.
+    pub fn may_repeat(&self) -> bool {
+        self.part.may_repeat()
+    }
+
+    /// The job that the client has agreed to.
+    pub fn job(&self) -> Option<&P::Job> {
+        self.job.get().map(|(job, ())| job)
+    }
+
+    /// The result of the last session that has ended.
+    pub fn output(&self) -> Option<&P::Output> {
+        self.output.as_ref()
     }
 
     /// The client's half.

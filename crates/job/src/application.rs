@@ -8,10 +8,14 @@
 //! A [`Simulation`](crate::Simulation) drives both halves in memory. `undertone-node` drives them
 //! on a network.
 
+use std::path::Path;
+
 use undertone_party::{Abort, Aborted, PartyId, Phase, Script};
 
+use crate::checkpoint::Checkpoint;
 use crate::session::{Next, SessionContext, Unwilling};
 use crate::settle::{Entries, Job};
+use crate::state_file::StateError;
 use crate::terms::Terms;
 
 /// The server's half of an application: makes the server's party of each session.
@@ -27,6 +31,23 @@ pub trait Application: Send + 'static {
 
     /// The phases of a session, in the order in which the server enters them.
     fn phases(&self) -> Vec<Phase>;
+
+    /// Keeps the state of the job in the file `path`, and continues the job in that file. The file
+    /// is removed when the job is done.
+    ///
+    /// # Errors
+    /// A [`StateError`] when the file cannot be used, or jobs keep no state.
+    fn restore(&mut self, path: &Path) -> Result<(), StateError> {
+        Err(Checkpoint::none(path, Self::Job::NAME))
+    }
+
+    /// Checks, before a job begins, that its state can be kept.
+    ///
+    /// # Errors
+    /// Why not, and what to do. The server then ends.
+    fn ready(&self) -> Result<(), StateError> {
+        Ok(())
+    }
 
     /// The fewest clients with which the next session begins, of a roster of `roster` clients.
     fn needed(&self, roster: usize) -> usize;
@@ -92,6 +113,12 @@ pub trait Participant: Send + 'static {
         job: &Self::Job,
         at: SessionContext,
     ) -> Result<Script<'static, Self::Output>, Unwilling>;
+
+    /// Whether a session may be repeated any number of times, because repetitions reveal nothing
+    /// more.
+    fn may_repeat(&self) -> bool {
+        false
+    }
 
     /// A session has ended with this result.
     fn ended(&mut self, output: &Self::Output) -> Next;

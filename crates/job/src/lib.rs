@@ -3,10 +3,10 @@
 //!
 //! A [`Job`] is an application's job as one type, which [`settle()`] makes from what people write.
 //! [`Terms`] are what a client agrees to. An [`Application`] and a [`Participant`] make the parties
-//! of sessions; a [`Simulation`] drives them in memory. So far `pssl` has these.
+//! of sessions; a [`Simulation`] drives them in memory. So far `pssl` and `cotrain` have these.
 //! [`Fields`] are what a job states, with the digest by which its parties compare them. Clients'
 //! [`columns`] are compared by the server. The [`record`] holds what a client has answered. A
-//! [`StateFile`] is a file that must survive.
+//! [`StateFile`] is a file that must survive, and a [`Checkpoint`] is one with the state of a job.
 //!
 //! The specification is `docs/spec/jobs.md`. Whatever changes a message, a result or what somebody
 //! learns is a field. Every application lists its fields once, under the keys of its job file.
@@ -24,6 +24,7 @@
 
 mod agreed;
 mod application;
+mod checkpoint;
 pub mod columns;
 pub mod disk;
 pub mod record;
@@ -36,11 +37,12 @@ pub mod testing;
 
 pub use agreed::{Agreed, AgreedJob};
 pub use application::{Application, Participant};
+pub use checkpoint::Checkpoint;
 pub use record::Record;
 pub use session::{Decline, Next, SessionContext, Unwilling};
 pub use settle::{Entries, Fault, Job, Known, entries, from_offer, offer, settle};
 pub use simulation::Simulation;
-pub use state_file::StateFile;
+pub use state_file::{StateError, StateFile};
 pub use terms::{Insist, Terms};
 
 use std::collections::BTreeMap;

@@ -97,6 +97,11 @@ impl<A: Application, P: Participant<Job = A::Job>> Simulation<A, P> {
         &self.server
     }
 
+    /// The clients' halves, in the order of their ids.
+    pub fn clients(&self) -> impl ExactSizeIterator<Item = &P> {
+        self.clients.iter().map(Agreed::part)
+    }
+
     /// The id of the next session: that of a job on a network with this seed.
     pub fn session(&self) -> SessionId {
         let first = session(&self.seed);
@@ -124,7 +129,8 @@ impl<A: Application, P: Participant<Job = A::Job>> Simulation<A, P> {
         }
     }
 
-    /// The parties of the next session, of these clients. Tests may replace some of them.
+    /// The parties of the next session, of these clients. Tests may replace some of them. The
+    /// number of the session is spent, even if the parties do not run.
     ///
     /// # Errors
     /// A party that does not begin.

@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::path::Path;
 
 use undertone::data::DataError;
+use undertone::job::simulation;
 use undertone::party::Aborted;
 use undertone::simulate::SimulationError;
 
@@ -77,6 +78,12 @@ impl Failure {
 
 impl From<SimulationError> for Failure {
     fn from(error: SimulationError) -> Self {
+        Self::aborted(error)
+    }
+}
+
+impl From<simulation::SimulationError> for Failure {
+    fn from(error: simulation::SimulationError) -> Self {
         Self::aborted(error)
     }
 }

@@ -9,6 +9,7 @@
 //! party for each of its members. Clients may leave after one session and come back for a later
 //! one. The two halves keep the state between sessions.
 
+use std::fmt;
 use std::sync::Arc;
 
 use undertone_job::record::Peers;
@@ -54,8 +55,8 @@ impl Seat {
 
 /// The server's half of an application: makes the server's party of each session.
 ///
-/// It keeps its own state from session to session. With a [`Checkpoint`](crate::Checkpoint) the
-/// state survives a restart of the server.
+/// It keeps its own state from session to session. With a
+/// [`Checkpoint`](undertone_job::Checkpoint) the state survives a restart of the server.
 pub trait Application: Send + 'static {
     /// The application's name, in job files and in offers to clients.
     const NAME: &'static str;
@@ -172,9 +173,42 @@ pub trait Participant: Send {
     fn ended(&mut self, output: Self::Output) -> Next;
 }
 
+/// What somebody sees of each result of the server, and what it adds to the results of the job.
+type Observe<A> = Box<dyn FnMut(&<A as undertone_job::Application>::Report) -> Facts + Send>;
+
 /// The server's half of an application whose [job has a type](undertone_job::Application).
-#[derive(Debug)]
-pub struct Served<A>(pub A);
+pub struct Served<A: undertone_job::Application> {
+    application: A,
+    observe: Option<Observe<A>>,
+    observed: Facts,
+}
+
+impl<A: undertone_job::Application + fmt::Debug> fmt::Debug for Served<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Served").field(&self.application).finish()
+    }
+}
+
+impl<A: undertone_job::Application> Served<A> {
+    /// The server's half `application`.
+    pub fn new(application: A) -> Self {
+        Self {
+            application,
+            observe: None,
+            observed: Facts::new(),
+        }
+    }
+
+    /// Shows `observe` the result of each session. What it returns is added to the results of the
+    /// job.
+    #[must_use]
+    pub fn observe(self, observe: impl FnMut(&A::Report) -> Facts + Send + 'static) -> Self {
+        Self {
+            observe: Some(Box::new(observe)),
+            ..self
+        }
+    }
+}
 
 impl<A: undertone_job::Application> Application for Served<A> {
     const NAME: &'static str = A::Job::NAME;
@@ -182,27 +216,33 @@ impl<A: undertone_job::Application> Application for Served<A> {
     type Report = A::Report;
 
     fn phases(&self) -> Vec<Phase> {
-        self.0.phases()
+        self.application.phases()
     }
 
     fn offer(&self) -> Vec<u8> {
-        undertone_job::offer(self.0.job())
+        undertone_job::offer(self.application.job())
     }
 
     fn describe(&self) -> Facts {
-        undertone_job::entries(self.0.job())
+        undertone_job::entries(self.application.job())
     }
 
     fn needed(&self, roster: usize) -> usize {
-        self.0.needed(roster)
+        self.application.needed(roster)
+    }
+
+    fn ready(&self) -> Result<(), String> {
+        let ready = self.application.ready();
+        ready.map_err(|error| error.to_string())
     }
 
     fn begin(&mut self) {
-        self.0.begin();
+        self.observed.clear();
+        self.application.begin();
     }
 
     fn session(&self) -> u32 {
-        self.0.number()
+        self.application.number()
     }
 
     fn server(
@@ -210,15 +250,23 @@ impl<A: undertone_job::Application> Application for Served<A> {
         seat: Seat,
         clients: Vec<PartyId>,
     ) -> Result<impl Party<Output = A::Report> + 'static + use<A>, Abort> {
-        self.0.server(seat.context(None), clients)
+        self.application.server(seat.context(None), clients)
     }
 
     fn ended(&mut self, session: Result<A::Report, &Aborted>) -> Next {
-        self.0.ended(session.as_ref().map_err(|aborted| *aborted))
+        let next = self
+            .application
+            .ended(session.as_ref().map_err(|aborted| *aborted));
+        if let (Ok(report), Some(observe)) = (&session, &mut self.observe) {
+            self.observed.extend(observe(report));
+        }
+        next
     }
 
     fn results(&self) -> Facts {
-        self.0.results()
+        let mut results = self.application.results();
+        results.extend(self.observed.clone());
+        results
     }
 }
 
@@ -241,6 +289,10 @@ impl<P: undertone_job::Participant> Participant for Agreed<P> {
         credentials: Option<Credentials>,
     ) -> Result<impl Party<Output = P::Output> + 'static + use<P>, Unwilling> {
         self.client(seat.context(credentials))
+    }
+
+    fn may_repeat(&self) -> bool {
+        self.may_repeat()
     }
 
     fn ended(&mut self, output: P::Output) -> Next {

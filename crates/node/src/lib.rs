@@ -7,7 +7,6 @@
 //! | [`client`] | takes part in a job |
 //! | [`roster`] | the clients that may take part |
 //! | [`deadlines`] | how long a phase may go without progress |
-//! | [`checkpoint`] | an application's state on disk, for a restarted server |
 //! | [`keys`] | keys, certificates and a roster for a trial |
 //! | [`admin`], [`status`] | status page, health, metrics |
 //! | [`flow`] | links that outlive connections |
@@ -24,7 +23,6 @@
 
 pub mod admin;
 pub mod application;
-pub mod checkpoint;
 pub mod client;
 pub mod deadlines;
 mod drive;
@@ -45,7 +43,6 @@ mod trust;
 mod wire;
 
 pub use application::{Application, Decline, Facts, Next, Participant, Seat, Served, Unwilling};
-pub use checkpoint::Checkpoint;
 pub use client::{JoinError, Joined, join};
 pub use deadlines::{Deadlines, JobError};
 pub use randomness::Randomness;

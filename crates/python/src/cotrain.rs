@@ -7,16 +7,15 @@ use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use undertone::cotrain::{
-    self, Client, Data, Exchange, Labels, Learner, LearnerError, Place, Public, Report, Rows,
-    State, Step, Terms, Votes,
+    self, Client, Data, Exchange, Inputs, Labels, Learner, LearnerError, Public, Report, Rows,
+    Server, Simulation, State, Step, Terms,
 };
-use undertone::job::{Record, terms};
+use undertone::job::{Agreed, Application as _, Record, SessionContext, Terms as _, terms};
 use undertone::party::{Network, PartyId, SessionId};
-use undertone::simulate::CotrainingSimulation;
 
 use crate::arrays::{self, contiguous, matrix};
 use crate::costs::Spent;
-use crate::errors::{self, numbers, of_client, simulation, value};
+use crate::errors::{self, numbers, of_client, simulation as failed, value};
 use crate::options::{self, Keys, Stated};
 use crate::party::{PyParty, Raised};
 use crate::pool;
@@ -159,7 +158,7 @@ fn consensus<'py>(py: Python<'py>, state: &State) -> Option<Bound<'py, PyArray1<
 
 /// All parties of a job in this process, between two sessions.
 #[pyclass(frozen, module = "undertone._engine")]
-pub(crate) struct Cotraining(Simulated<CotrainingSimulation>);
+pub(crate) struct Cotraining(Simulated<Simulation>);
 
 #[pymethods]
 impl Cotraining {
@@ -179,13 +178,7 @@ impl Cotraining {
         pool::ready()?;
         let (job, seed) = (rules.job::<cotrain::Job>()?, options::seed(seed)?);
         // The clients refuse it, too. Here all of them have the reason at once.
-        let count = learners.len();
-        let fewest = match job.votes {
-            Votes::Clear | Votes::Counts => job.min_clients.min(count),
-            Votes::Winners => count,
-        };
-        let all = (fewest..=count).find(|contributors| job.needs_all(*contributors));
-        if let Some(contributors) = all.filter(|_| !allow_unanimous) {
+        if !allow_unanimous && let Some(contributors) = job.unanimous(learners.len()) {
             return Err(value(format!(
                 "{} of {contributors} clients is all of them: every row with a consensus would \
                  tell everybody's vote; lower the quorum, raise min_clients, or pass \
@@ -206,26 +199,29 @@ impl Cotraining {
                 learner,
                 raised: raised.clone(),
             };
-            let (learner, shared) = (Box::new(learner), Arc::clone(&shared));
-            clients.push(Client::new(learner, data, shared, Record::simulated()));
+            let inputs = Inputs {
+                learner: Box::new(learner),
+                data,
+                public: Arc::clone(&shared),
+            };
+            let terms = Terms {
+                allow_unanimous,
+                ..Terms::anything()
+            };
+            clients.push(Client::of(terms, inputs));
         }
-        let simulation = CotrainingSimulation::new(job, clients, seed).map_err(simulation)?;
-        let simulation = if allow_unanimous {
-            simulation.allow_unanimous()
-        } else {
-            simulation
-        };
+        let simulation = Simulation::new(Server::new(job), clients, seed);
+        let simulation = simulation.map_err(|error| failed(error.into()))?;
         Ok(Self(Simulated::new(simulation, raised)))
     }
 
     /// Runs the next session. Returns whether the job is over.
     fn step(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<bool> {
-        let session = |simulation: &mut CotrainingSimulation, network: Network<'_>| {
-            let members = simulation.members();
-            simulation.run_over(network, members)
+        let session = |simulation: &mut Simulation, network: Network<'_>| {
+            simulation.run(network).map_err(Into::into)
         };
         let run = self.0.step(py, progress, session, |run| &run.ledgers)?;
-        for (_, step) in run.clients {
+        for step in run.clients {
             step.map_err(|error| errors::aborted(&error))?;
         }
         Ok(run.report == Report::Over)
@@ -233,20 +229,22 @@ impl Cotraining {
 
     /// The last consensus.
     fn labels<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyArray1<i64>>>> {
-        self.0.look(|simulation| consensus(py, simulation.state()))
+        self.0
+            .look(|simulation| consensus(py, simulation.server().state()))
     }
 
     /// Whether the last two consensuses are the same.
     #[getter]
     fn settled(&self) -> PyResult<bool> {
-        self.0.look(|simulation| simulation.state().settled)
+        self.0
+            .look(|simulation| simulation.server().state().settled)
     }
 
     /// The exchanges that are finished.
     #[getter]
     fn exchanges(&self) -> PyResult<Vec<Finished>> {
         let all = |state: &State| state.exchanges.iter().map(finished).collect();
-        self.0.look(|simulation| all(simulation.state()))
+        self.0.look(|simulation| all(simulation.server().state()))
     }
 
     /// What each party has spent so far.
@@ -258,9 +256,8 @@ impl Cotraining {
 /// A client of a job, between two sessions.
 #[pyclass(frozen, module = "undertone._engine")]
 pub(crate) struct CotrainClient {
-    client: Client,
+    client: Mutex<Agreed<Client>>,
     job: cotrain::Job,
-    terms: Terms,
     record: Record,
     raised: Raised,
 }
@@ -289,12 +286,16 @@ impl CotrainClient {
             learner,
             raised: raised.clone(),
         };
-        let client = Client::new(Box::new(learner), data, shared, record.clone());
-        client.check(&job).map_err(value)?;
+        let inputs = Inputs {
+            learner: Box::new(learner),
+            data,
+            public: shared,
+        };
+        inputs.check(&job).map_err(value)?;
+        let terms = terms::terms(terms.0).map_err(value)?;
         Ok(Self {
-            client,
+            client: Mutex::new(Agreed::new(Client::of(terms, inputs), record.clone())),
             job,
-            terms: terms::terms(terms.0).map_err(value)?,
             record,
             raised,
         })
@@ -303,7 +304,7 @@ impl CotrainClient {
     /// The last exchange in which the client voted; 0 before the first.
     #[getter]
     fn last(&self, py: Python<'_>) -> PyResult<u32> {
-        py.detach(|| self.client.last()).map_err(value)
+        py.detach(|| self.record.last_vote()).map_err(value)
     }
 
     /// The client's party in a session.
@@ -318,17 +319,17 @@ impl CotrainClient {
         pool::ready()?;
         let (me, session) = (client(index)?, SessionId(session));
         let is_signed = credentials.is_some();
-        terms::holds(&self.terms, &self.job, is_signed).map_err(errors::declined)?;
         record::know(&self.record, credentials.as_ref());
-        let place = Place {
-            session,
-            me,
-            seed: options::seed(seed)?,
+        let at = SessionContext {
             credentials: credentials.map(|keys| keys.credentials(me)).transpose()?,
-            allow_unanimous: self.terms.allow_unanimous,
+            ..SessionContext::new(session, me, options::seed(seed)?)
         };
-        let party = py.detach(|| self.client.party(self.job.clone(), place));
-        let party = party.map_err(errors::misuse)?;
+        let party = py.detach(|| {
+            let mut client = lock(&self.client);
+            let agreed = client.agree_to(self.job.clone(), is_signed);
+            agreed.map_err(errors::declined)?;
+            client.client(at).map_err(errors::unwilling)
+        })?;
         let convert = |py: Python<'_>, step: Step| did(py, step).into_py_any(py);
         let party = PyParty::new((me, session), party, Arc::new(convert));
         let party = party.with_callbacks(self.raised.clone());
@@ -339,8 +340,7 @@ impl CotrainClient {
 /// The server of a job, between two sessions.
 #[pyclass(frozen, module = "undertone._engine")]
 pub(crate) struct CotrainServer {
-    job: cotrain::Job,
-    state: Arc<Mutex<State>>,
+    server: Arc<Mutex<Server>>,
 }
 
 #[pymethods]
@@ -352,8 +352,7 @@ impl CotrainServer {
         let state = state.map(|state| State::read(state, &job)).transpose();
         let state = state.map_err(|why| value(format!("state: {why}")))?;
         Ok(Self {
-            job,
-            state: Arc::new(Mutex::new(state.unwrap_or_default())),
+            server: Arc::new(Mutex::new(Server::resume(job, state.unwrap_or_default()))),
         })
     }
 
@@ -367,27 +366,20 @@ impl CotrainServer {
     ) -> PyResult<(Vec<i64>, PyParty)> {
         pool::ready()?;
         let (members, session) = (sessions::clients(members)?, SessionId(session));
-        let mut state = lock(&self.state);
-        let is_over = state.is_over(&self.job);
-        if !is_over && members.len() < self.job.min_clients {
+        let mut server = lock(&self.server);
+        let needed = server.needed(members.len());
+        if members.len() < needed {
             return Err(value(format!(
-                "no session can begin with clients {:?}: {} are needed",
-                numbers(&members),
-                self.job.min_clients
+                "no session can begin with clients {:?}: {needed} are needed",
+                numbers(&members)
             )));
         }
-        let server = cotrain::Server {
-            job: self.job.clone(),
-            session,
-            members: members.clone(),
-            seed: options::seed(seed)?,
-        };
-        state.begin(&self.job);
-        let party = server.party(&state, is_over).map_err(errors::misuse)?;
-        drop(state);
-        let shared = Arc::clone(&self.state);
+        let at = SessionContext::new(session, PartyId::SERVER, options::seed(seed)?);
+        let party = server.server(at, members.clone()).map_err(errors::misuse)?;
+        drop(server);
+        let shared = Arc::clone(&self.server);
         let convert = move |py: Python<'_>, report: Report| {
-            lock(&shared).take(&report);
+            lock(&shared).ended(Ok(&report));
             gave(py, &report).into_py_any(py)
         };
         let place = (PartyId::SERVER, session);
@@ -397,36 +389,40 @@ impl CotrainServer {
 
     /// The state in bytes.
     fn state<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        let bytes = py.detach(|| lock(&self.state).write(&self.job));
+        let bytes = py.detach(|| {
+            let server = lock(&self.server);
+            server.state().write(server.job())
+        });
         PyBytes::new(py, &bytes)
     }
 
     /// The last consensus.
     fn labels<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyArray1<i64>>> {
-        consensus(py, &lock(&self.state))
+        consensus(py, lock(&self.server).state())
     }
 
     /// The last exchange begun.
     #[getter]
     fn begun(&self) -> u32 {
-        lock(&self.state).begun
+        lock(&self.server).state().begun
     }
 
     /// Whether no exchange is left. Clients may still wait for the last consensus.
     #[getter]
     fn over(&self) -> bool {
-        lock(&self.state).is_over(&self.job)
+        lock(&self.server).is_over()
     }
 
     /// Whether the last two consensuses are the same.
     #[getter]
     fn settled(&self) -> bool {
-        lock(&self.state).settled
+        lock(&self.server).state().settled
     }
 
     /// The exchanges that are finished.
     #[getter]
     fn exchanges(&self) -> Vec<Finished> {
-        lock(&self.state).exchanges.iter().map(finished).collect()
+        let server = lock(&self.server);
+        server.state().exchanges.iter().map(finished).collect()
     }
 }

@@ -13,7 +13,7 @@ use undertone::label::Params;
 use undertone::ot::{Field, Security};
 use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Network, Node, PartyId};
-use undertone::simulate::{DistanceSimulation, SimulationError, TransferSimulation};
+use undertone::simulate::{DistanceSimulation, TransferSimulation};
 use undertone::sum::{Suite, Trust};
 
 use crate::primitives::Nothing;
@@ -97,7 +97,7 @@ pub fn files() -> Result<Vec<File>, Error> {
     }
     all.push(record("a graph between pairs".into(), |network| {
         let mut simulation = undertone_tests::pssl::simulation(4, |_| ());
-        simulation.run(network).map_err(SimulationError::from)?;
+        simulation.run(network)?;
         Ok(())
     })?);
     for (cut, predict) in [

@@ -79,6 +79,9 @@ pub enum Error {
     /// From a simulated run.
     #[error(transparent)]
     Run(#[from] undertone::simulate::SimulationError),
+    /// From a simulated job.
+    #[error(transparent)]
+    Job(#[from] undertone::job::simulation::SimulationError),
     /// From writing JSON.
     #[error(transparent)]
     Json(#[from] serde_json::Error),

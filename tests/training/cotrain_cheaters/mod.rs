@@ -9,20 +9,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use undertone::cotrain::{
-    CONSENSUS, Client, Consensus, Data, Job, Noise, Place, Public, Report, SLICES, Step, VOTES,
-    Votes,
+    CONSENSUS, Consensus, Data, Job, Noise, Public, Report, SLICES, Step, Terms, VOTES, Votes,
 };
 use undertone::garble::GARBLING;
-use undertone::job::Record;
 use undertone::job::record::{TOLD, What};
 use undertone::job::testing::PowerCut;
+use undertone::job::{Participant as _, Record, SessionContext, Unwilling};
 use undertone::kdf::Seed;
 use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Abort, Aborted, Io, Network, PartyId, Phase, Script, SessionId};
 use undertone::setup::group::{self, Secrecy};
 use undertone::sum::{self, KEYS, Rules, SHARES, Trust, UNMASK, UPLOAD};
 use undertone_tests::cotrain::{
-    Session, Voter, World, begin, context, drive, opening, plan, rules, votes,
+    Member, Session, Voter, World, begin, context, drive, member, opening, plan, rules, votes,
 };
 use undertone_tests::records::on_disk;
 use undertone_tests::tamper::{assert_cheated, assert_malformed, set_payload};
@@ -223,14 +222,14 @@ fn an_exchange_runs_once() {
             assert_cheated(&aborted, SERVER, CONSENSUS, OVER);
             // The others have voted, and vote no more in an exchange of this number.
             if number == 0 {
-                assert_eq!(world.clients[0].last(), Ok(8));
+                assert_eq!(world.clients[0].record.last_vote(), Ok(8));
             }
             world = fresh(kind);
         }
         // The victim of a number beyond the job votes no more.
         let high = |m: &mut Vec<u8>| set_number(m, u32::MAX);
         server_cheats(&mut world, OPENING, high);
-        assert_eq!(world.clients[1].last(), Ok(7));
+        assert_eq!(world.clients[1].record.last_vote(), Ok(7));
     }
 }
 
@@ -255,11 +254,14 @@ fn votes_are_on_record() {
     let votes = given();
     let client = |record: Record| {
         let data = Data::new(1, vec![0.0], vec![0], CLASSES).unwrap();
-        let learner = Box::new(Voter(votes[1].clone()));
-        Client::new(learner, data, public(ROWS), record)
+        let voter = Voter(votes[1].clone());
+        Member {
+            record,
+            ..member(Terms::default(), voter, data, &public(ROWS))
+        }
     };
     let seed = Cell::new(0);
-    let run = |change: fn(&mut Job), own: Client| {
+    let run = |change: fn(&mut Job), own: Member| {
         let mut world = World::voting(&votes, CLASSES, change);
         seed.set(seed.get() + 1);
         world.seed = seed.get();
@@ -297,17 +299,11 @@ fn votes_are_on_record() {
 /// Clients with other public rows, or the same rows in another order, are refused by themselves.
 #[test]
 fn public_rows_of_another_job() {
-    let world = world(Votes::Winners);
+    let mut world = world(Votes::Winners);
     let mut values: Vec<f32> = (0..ROWS).map(|row| row as f32).collect();
     values.swap(3, 4);
     let swapped = Public::new(1, values).unwrap();
-    let place = || Place {
-        session: SessionId([1; 32]),
-        me: VICTIM,
-        seed: Seed::from_bytes([1; 32]),
-        credentials: None,
-        allow_unanimous: false,
-    };
+    let at = || SessionContext::new(SessionId([1; 32]), VICTIM, Seed::from_bytes([1; 32]));
     for (job, expected) in [
         (
             Job {
@@ -338,7 +334,8 @@ fn public_rows_of_another_job() {
             "needs clients with credentials",
         ),
     ] {
-        let Err(Abort::Misuse(what)) = world.clients[1].party(job, place()) else {
+        let client = &mut world.clients[1].client;
+        let Err(Unwilling::Leaves(Abort::Misuse(what))) = client.client(&job, at()) else {
             panic!("{expected}");
         };
         assert!(what.contains(expected), "{what}");

@@ -5,12 +5,13 @@ use super::*;
 /// FEDCT-12: a quorum that needs all votes, from the beginning, or since a client dropped out.
 #[test]
 fn quorums_that_tell_all_votes() {
-    let with = |consensus, noise| {
-        World::voting(&given(), CLASSES, |job| {
+    let under = |terms: &Terms, consensus, noise| {
+        World::under(terms, &given(), CLASSES, |job| {
             job.consensus = consensus;
             job.noise = noise;
         })
     };
+    let with = |consensus, noise| under(&Terms::default(), consensus, noise);
     let expected = "every row with a consensus would tell everybody's vote";
     for quorum in [810_000, 900_000, 1_000_000] {
         let consensus = Consensus::Qualified(quorum);
@@ -21,10 +22,13 @@ fn quorums_that_tell_all_votes() {
             assert!(misuse(&run, *who).contains(expected));
             assert!(run.ledgers[who].phase(VOTES).is_none());
             // Nothing of the job is used up.
-            assert_eq!(world.clients[0].last(), Ok(0));
+            assert_eq!(world.clients[0].record.last_vote(), Ok(0));
         }
-        let mut allowed = with(consensus, Noise::None);
-        allowed.allow_unanimous = true;
+        let terms = Terms {
+            allow_unanimous: true,
+            ..Terms::default()
+        };
+        let mut allowed = under(&terms, consensus, Noise::None);
         assert!(allowed.run(Network::new(), &all).server.is_ok());
         let mut noisy = with(consensus, Noise::Krr { epsilon: 2.0 });
         assert!(noisy.run(Network::new(), &all).server.is_ok());

@@ -154,10 +154,7 @@ fn a_second_sum_with_more_contributors() {
         io.run(sum::client(of_puppet, puppet, input, seed)?).await?;
         Ok(Step::Over(None))
     });
-    let mut clients: Vec<_> = all[..4]
-        .iter()
-        .map(|who| (*who, world.party(session, *who)))
-        .collect();
+    let mut clients = world.parties(session, &all[..4]);
     clients.push((puppet, other));
     let run = drive(Network::new(), session, server, clients);
     for who in &all[..4] {
@@ -223,10 +220,7 @@ fn voters_that_the_opening_did_not_name() {
             }
             Ok(Step::Over(None))
         });
-        let mut clients: Vec<_> = all[..4]
-            .iter()
-            .map(|who| (*who, world.party(session, *who)))
-            .collect();
+        let mut clients = world.parties(session, &all[..4]);
         clients.push((puppet, other));
         let run = drive(Network::new(), session, server, clients);
         let phase = if kind == Votes::Winners {

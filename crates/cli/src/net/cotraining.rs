@@ -3,12 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use undertone::cotrain::{Job, Labels, Public, Scaler};
+use undertone::cotrain::{Exchange, Job, Labels, Public, Report, Scaler, Server};
 use undertone::data::Kind;
 use undertone::job::{Entries, Fault, Known};
 use undertone::label::{Features, Rows};
-use undertone::node::cotrain::Cotrain;
-use undertone::node::{Facts, JobError, jobs};
+use undertone::node::{Facts, JobError, Served, jobs};
 use undertone_lab::output::Output;
 use undertone_lab::{Failure, input};
 
@@ -67,32 +66,37 @@ pub(super) fn parse(text: &str, signed: bool, file: Option<&Path>) -> Result<Job
     jobs::parse(text, known)
 }
 
-/// The server's half of `job`. It writes each consensus to the file `labels`.
-pub(super) fn application(job: Job, labels: Option<PathBuf>) -> Result<Cotrain, Failure> {
+/// The server's half of a co-training job. It writes each consensus to the file `labels`.
+pub(super) fn served(server: Server, labels: Option<PathBuf>) -> Result<Served<Server>, Failure> {
     if let Some(path) = &labels {
         Output::create(path).map_err(|failure| failure.of("--labels"))?;
     }
-    Ok(Cotrain::new(job).on_exchange(move |progress| {
-        let exchange = progress.exchange;
-        let ids = exchange.contributors.iter().map(ToString::to_string);
-        tracing::info!(
-            exchange = exchange.number,
-            clients = ids.collect::<Vec<_>>().join(", "),
-            covered = exchange.covered,
-            "voted"
-        );
-        if exchange.lost > 0 {
-            tracing::warn!(
-                rows = exchange.lost,
-                "helpers dropped out; their rows have no consensus in this exchange"
-            );
-        }
-        if let Some(path) = &labels {
-            let written = Output::create(path).and_then(|file| write_labels(file, progress.labels));
-            if let Err(failure) = written {
-                tracing::error!("{}", failure.message);
-            }
+    Ok(Served::new(server).observe(move |report| {
+        if let Report::Voted(exchange, consensus) = report {
+            voted(exchange, consensus, labels.as_deref());
         }
         Facts::new()
     }))
+}
+
+fn voted(exchange: &Exchange, consensus: &Labels, labels: Option<&Path>) {
+    let ids = exchange.contributors.iter().map(ToString::to_string);
+    tracing::info!(
+        exchange = exchange.number,
+        clients = ids.collect::<Vec<_>>().join(", "),
+        covered = exchange.covered,
+        "voted"
+    );
+    if exchange.lost > 0 {
+        tracing::warn!(
+            rows = exchange.lost,
+            "helpers dropped out; their rows have no consensus in this exchange"
+        );
+    }
+    if let Some(path) = labels {
+        let written = Output::create(path).and_then(|file| write_labels(file, consensus));
+        if let Err(failure) = written {
+            tracing::error!("{}", failure.message);
+        }
+    }
 }

@@ -9,8 +9,7 @@ use std::time::SystemTime;
 use clap::Args;
 use tokio::net::TcpListener;
 use undertone::data::arrays_to_npz;
-use undertone::job::Known;
-use undertone::node::cotrain::Cotrain;
+use undertone::job::{self, Job, Known};
 use undertone::node::fedgraph::{self, FeatureGraph};
 use undertone::node::label::{self, Label};
 use undertone::node::server::{self, Server};
@@ -24,7 +23,7 @@ use undertone::node::{
 };
 #[cfg(feature = "train")]
 use undertone::party::{PartyId, SessionId};
-use undertone::pssl;
+use undertone::{cotrain, pssl};
 
 #[cfg(not(feature = "train"))]
 use crate::missing;
@@ -40,7 +39,8 @@ use undertone_lab::output::{self, Output};
 use undertone_lab::report::bytes;
 use undertone_lab::{Failure, Show, interrupt, stated};
 
-const PSSL: &str = <pssl::Job as undertone::job::Job>::NAME;
+const PSSL: &str = <pssl::Job as Job>::NAME;
+const COTRAIN: &str = <cotrain::Job as Job>::NAME;
 
 #[derive(Debug, Args)]
 #[group(skip)]
@@ -241,7 +241,8 @@ impl Serve {
             PSSL => {
                 let parsed = jobs::parse(&job.text, Known::new(signed));
                 let server = pssl::Server::new(parsed.map_err(|error| job.unusable(error))?);
-                self.serve(config, &job, Served(server), &warnings, show)
+                let served = Served::new(self.restored(server)?);
+                self.serve(config, &job, served, &warnings, show)
             }
             Sum::NAME => {
                 let parsed = Sum::parse(&job.text, clients, signed);
@@ -277,14 +278,11 @@ impl Serve {
             }
             #[cfg(not(feature = "train"))]
             Train::NAME => Err(job.unusable(missing::why("a server of training"))),
-            Cotrain::NAME => {
+            COTRAIN => {
                 let parsed = cotraining::parse(&job.text, signed, self.public.as_deref());
-                let parsed = parsed.map_err(|error| job.unusable(error))?;
-                let mut cotrain = cotraining::application(parsed, self.labels.clone())?;
-                if let Some(path) = &self.checkpoint {
-                    cotrain = cotrain.with_checkpoint(path).map_err(Failure::data)?;
-                }
-                self.serve(config, &job, cotrain, &warnings, show)
+                let server = cotrain::Server::new(parsed.map_err(|error| job.unusable(error))?);
+                let served = cotraining::served(self.restored(server)?, self.labels.clone())?;
+                self.serve(config, &job, served, &warnings, show)
             }
             FeatureGraph::NAME => {
                 let parsed = fedgraph::Job::parse(&job.text, clients);
@@ -301,9 +299,17 @@ impl Serve {
                 FeatureGraph::NAME,
                 Sum::NAME,
                 Train::NAME,
-                Cotrain::NAME,
+                COTRAIN,
             ))),
         }
+    }
+
+    /// The application with the state in the file of `--checkpoint`, if there is one.
+    fn restored<A: job::Application>(&self, mut application: A) -> Result<A, Failure> {
+        if let Some(path) = &self.checkpoint {
+            application.restore(path).map_err(Failure::data)?;
+        }
+        Ok(application)
     }
 
     /// Refuses options that are for another application than `name`.
@@ -326,7 +332,7 @@ impl Serve {
         if (self.model.is_some() || self.test.is_some()) && name != Train::NAME {
             return only("--model and --test", "training");
         }
-        if (self.public.is_some() || self.labels.is_some()) && name != Cotrain::NAME {
+        if (self.public.is_some() || self.labels.is_some()) && name != COTRAIN {
             return only("--public and --labels", "co-training");
         }
         Ok(())

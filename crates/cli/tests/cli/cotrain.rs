@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use undertone::cotrain::{Client, Data, Job, Labels, Public};
+use undertone::cotrain::{
+    Client, Data, Inputs, Job, Labels, Public, Report, Server, Simulation, Terms,
+};
 use undertone::data::Kind as Columns;
 use undertone::job::Known;
-use undertone::job::Record;
 use undertone::kdf::{Seed, simulated};
 use undertone::label::{Features, Rows};
 use undertone::learners::{Classifier, Kind};
 use undertone::node::jobs;
 use undertone::party::{Network, PartyId, SessionId};
-use undertone::simulate::CotrainingSimulation;
 
 use super::network::{LONG, Process, Trial};
 use super::*;
@@ -132,30 +132,36 @@ impl Cotraining {
             let data = Data::new(own.dim(), scaler.apply(&values), labels, 3).unwrap();
             let own = simulated::party(&seed(), SessionId([0; 32]), PartyId::client(0));
             let learner = Classifier::new(Kind::Forest, 3, &own).with_trees(TREES);
-            let (learner, public) = (Box::new(learner), Arc::clone(&public));
-            Client::new(learner, data, public, Record::simulated())
+            let inputs = Inputs {
+                learner: Box::new(learner),
+                data,
+                public: Arc::clone(&public),
+            };
+            Client::of(Terms::default(), inputs)
         };
         let clients = (0..CLIENTS).map(client).collect();
-        let mut simulation = CotrainingSimulation::new(job, clients, seed()).unwrap();
+        let mut simulation = Simulation::new(Server::new(job), clients, seed()).unwrap();
         let last = *voted.keys().last().unwrap();
         for number in 1..=last {
             match voted.get(&number) {
-                None => simulation.skip(),
+                // A server that is killed in an exchange has spent its number.
+                None => drop(simulation.parties(&[]).unwrap()),
                 Some(members) => {
-                    simulation
-                        .run_over(Network::new(), members.clone())
-                        .unwrap();
+                    simulation.run_with(Network::new(), members).unwrap();
                 }
             }
         }
-        let all = simulation.members();
-        simulation.finish(Network::new(), all).unwrap();
+        let end = simulation.run(Network::new()).unwrap();
+        assert_eq!(end.report, Report::Over);
         let predict = |client: &Client| {
             let labels = client.with_learner(|learner| learner.predict(public.rows()));
-            labels.unwrap().into_iter().map(Some).collect()
+            labels.unwrap().unwrap().into_iter().map(Some).collect()
         };
-        let predicted = simulation.clients().iter().map(predict).collect();
-        (simulation.state().labels.clone().unwrap(), predicted)
+        let predicted = simulation.clients().map(predict).collect();
+        (
+            simulation.server().state().labels.clone().unwrap(),
+            predicted,
+        )
     }
 
     fn labels(&self, name: &str) -> Labels {

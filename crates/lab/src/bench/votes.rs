@@ -5,14 +5,14 @@ use std::sync::Arc;
 use clap::Args;
 use serde::Serialize;
 use undertone::cotrain::{
-    Client, Consensus, Data, Job, Labels, Learner, LearnerError, Public, Report, Rows, VOTES, Votes,
+    Client, Consensus, Data, Inputs, Job, Labels, Learner, LearnerError, Public, Report, Rows,
+    Server, Simulation, Terms, VOTES, Votes,
 };
 use undertone::garble::GARBLING;
-use undertone::job::Record;
+use undertone::job::Terms as _;
 use undertone::kdf::Seed;
 use undertone::kernel::Prg;
 use undertone::party::{Ledger, Network, PartyId};
-use undertone::simulate::CotrainingSimulation;
 
 use super::{closing, median, threads};
 use crate::ledgers::{together, total};
@@ -84,7 +84,7 @@ impl Learner for Given {
 }
 
 impl BenchVotes {
-    fn simulation(&self, votes: Votes, round: u8) -> Result<CotrainingSimulation, Failure> {
+    fn simulation(&self, votes: Votes, round: u8) -> Result<Simulation, Failure> {
         let mut prg = Prg::new(&[7; 32]);
         let mut below = |bound: u64| prg.next_u64() % bound;
         let public = Public::new(1, vec![0.0; self.rows]).map_err(Failure::data)?;
@@ -100,12 +100,13 @@ impl BenchVotes {
             let given = Given(truth.iter().map(vote).collect());
             let data = Data::new(1, vec![0.0], vec![0], self.classes).map_err(Failure::data)?;
             let public = Arc::clone(&public);
-            Ok(Client::new(
-                Box::new(given),
+            let learner = Box::new(given);
+            let inputs = Inputs {
+                learner,
                 data,
                 public,
-                Record::simulated(),
-            ))
+            };
+            Ok(Client::of(Terms::anything(), inputs))
         };
         let clients: Result<Vec<Client>, Failure> = (0..self.clients).map(&mut client).collect();
         let job = Job {
@@ -114,15 +115,13 @@ impl BenchVotes {
             ..Job::new(self.rows, 1, self.classes, public.digest())
         };
         let seed = Seed::from_bytes([round; 32]);
-        let simulation = CotrainingSimulation::new(job, clients?, seed)?;
-        Ok(simulation.allow_unanimous())
+        Ok(Simulation::new(Server::new(job), clients?, seed)?)
     }
 
     /// The cost of an exchange, and its labels.
     fn exchange(&self, votes: Votes, round: u8) -> Result<(Line, Labels), Failure> {
         let mut simulation = self.simulation(votes, round)?;
-        let members = simulation.members();
-        let run = simulation.run_over(Network::new(), members)?;
+        let run = simulation.run(Network::new())?;
         let Report::Voted(_, labels) = run.report else {
             return Err(Failure::aborted("the job is over before it began"));
         };

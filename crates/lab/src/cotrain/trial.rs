@@ -1,13 +1,14 @@
 //! One run: clients on their own, co-trained, and one learner on all private rows.
 
 use indicatif::ProgressBar;
-use undertone::cotrain::{Client, Data, Labels, Learner, Report, VOTES};
+use undertone::cotrain::{
+    Client, Data, Inputs, Labels, Learner, Report, Server, Simulation, Terms, VOTES,
+};
 use undertone::garble::GARBLING;
-use undertone::job::Record;
+use undertone::job::Terms as _;
 use undertone::kdf::Seed;
 use undertone::learners::{Classifier, Kind};
 use undertone::party::{Ledger, Network, PartyId, SessionId};
-use undertone::simulate::CotrainingSimulation;
 
 use super::deal::{Dealt, Table};
 use super::options::Cotrain;
@@ -105,27 +106,28 @@ impl Trial {
         let job = options.job(table, dealt.public.digest())?;
         let pooled = self.pooled(options, table, &dealt)?;
         let client = |(place, data): (usize, &Data)| {
-            let learner = Box::new(self.learner(options, table, place));
-            let public = std::sync::Arc::clone(&dealt.public);
-            Client::new(learner, data.clone(), public, Record::simulated())
+            let inputs = Inputs {
+                learner: Box::new(self.learner(options, table, place)),
+                data: data.clone(),
+                public: std::sync::Arc::clone(&dealt.public),
+            };
+            Client::of(Terms::anything(), inputs)
         };
         let clients: Vec<Client> = dealt.clients.iter().enumerate().map(client).collect();
         let run = self.seed.derive(SessionId([0; 32]), "run", &[]);
-        let simulation = CotrainingSimulation::new(job, clients, run)?;
-        let mut simulation = simulation.allow_unanimous();
-        let tested = |simulation: &CotrainingSimulation| -> Result<Vec<f64>, Failure> {
-            let clients = simulation.clients().iter();
-            let predicted =
-                clients.map(|client| client.with_learner(|learner| learner.predict(dealt.tests())));
-            predicted
+        let mut simulation = Simulation::new(Server::new(job), clients, run)?;
+        let tested = |simulation: &Simulation| -> Result<Vec<f64>, Failure> {
+            let predict = |learner: &mut dyn Learner| learner.predict(dealt.tests());
+            simulation
+                .clients()
+                .filter_map(|client| client.with_learner(predict))
                 .map(|labels| Ok(dealt.accuracy(&labels.map_err(Failure::data)?)))
                 .collect()
         };
         let (mut curve, mut local) = (Vec::new(), Vec::new());
         let mut costs = Vec::new();
         loop {
-            let members = simulation.members();
-            let run = simulation.run_over(Network::new(), members)?;
+            let run = simulation.run(Network::new())?;
             let accuracies = tested(&simulation)?;
             curve.push(mean(accuracies.iter().copied()));
             if costs.is_empty() {
@@ -134,7 +136,7 @@ impl Trial {
             match run.report {
                 Report::Voted(..) => costs.push(Cost::of(&run.ledgers)),
                 Report::Over => {
-                    let (covered, right) = judge(&simulation.state().labels, &dealt.truth);
+                    let (covered, right) = judge(&simulation.server().state().labels, &dealt.truth);
                     let mut cost = Cost::default();
                     for exchange in &costs {
                         cost.add(*exchange, 1.0 / costs.len() as f64);

@@ -1,6 +1,5 @@
 //! All parties of a run in one process, exchanging the real messages.
 
-mod cotrain;
 mod distances;
 mod duplex;
 mod fedgraph;
@@ -20,7 +19,6 @@ use undertone_party::{Aborted, Network, Party, PartyId, SessionId, Stalled};
 use undertone_kdf::simulated::party as party_seed;
 pub(crate) use undertone_kdf::simulated::session;
 
-pub use cotrain::{CotrainingRun, CotrainingSimulation};
 pub use distances::{DistanceRun, DistanceSimulation};
 pub use fedgraph::{GraphRun, GraphSimulation};
 pub use garble::GarbleSimulation;

@@ -9,13 +9,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use schemars::JsonSchema;
 use serde::Serialize;
 use undertone::cotrain::{
-    Client, Consensus, Data, Job, Labels, Learner, LearnerError, Noise, Public, Report, Rows, Votes,
+    Client, Consensus, Data, Inputs, Job, Labels, Learner, LearnerError, Noise, Public, Report,
+    Rows, Server, Simulation, Terms, Votes,
 };
-use undertone::job::Record;
+use undertone::job::simulation::{Ran, SimulationError};
+use undertone::job::{Application as _, Terms as _};
 use undertone::kdf::{Seed, simulated};
 use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Abort, Aborted, Network, PartyId};
-use undertone::simulate::{CotrainingRun, CotrainingSimulation, SimulationError};
 use undertone::sum::{Suite, Trust};
 
 use self::refusals::refusals;
@@ -172,7 +173,7 @@ struct Case {
 
 /// A job that runs.
 struct Running {
-    simulation: CotrainingSimulation,
+    simulation: Simulation,
     learned: Arc<Mutex<Vec<Learned>>>,
 }
 
@@ -201,17 +202,21 @@ impl Case {
             };
             let data = data.map_err(|_| Error::Missing("the client's rows"))?;
             let public = Arc::clone(&public);
-            Ok(Client::new(
-                Box::new(told),
+            let inputs = Inputs {
+                learner: Box::new(told),
                 data,
                 public,
-                Record::simulated(),
-            ))
+            };
+            let terms = Terms {
+                allow_unanimous: false,
+                ..Terms::anything()
+            };
+            Ok(Client::of(terms, inputs))
         };
         let clients = (0..self.clients)
             .map(client)
             .collect::<Result<_, Error>>()?;
-        let simulation = CotrainingSimulation::new(job, clients, Seed::from_bytes(SEED))?;
+        let simulation = Simulation::new(Server::new(job), clients, Seed::from_bytes(SEED))?;
         Ok(Running {
             simulation,
             learned,
@@ -224,7 +229,7 @@ impl Case {
         dropped: Option<Dropped>,
     ) -> Result<CotrainingSession, Error> {
         let simulation = &mut running.simulation;
-        let (seed, members) = (Seed::from_bytes(SEED), simulation.members());
+        let (seed, members) = (Seed::from_bytes(SEED), simulation.all());
         let session = simulation.session();
         let frames = Mutex::new(Vec::new());
         let mut network = Network::new().intercept(|_, _, frame| {
@@ -235,9 +240,9 @@ impl Case {
         if let Some(Dropped { client, frames }) = dropped {
             network = network.leave(PartyId::client(client), frames);
         }
-        let run = simulation.run_over(network, members.clone())?;
-        for (who, step) in run.clients {
-            if dropped.is_none_or(|dropped| PartyId::client(dropped.client) != who) {
+        let run = simulation.run(network)?;
+        for (who, step) in members.iter().zip(run.clients) {
+            if dropped.is_none_or(|dropped| PartyId::client(dropped.client) != *who) {
                 step?;
             }
         }
@@ -274,7 +279,7 @@ impl Case {
         }
         let seed = Seed::from_bytes(SEED);
         let first = simulated::session(&seed);
-        let job = running.simulation.job();
+        let job = running.simulation.server().job();
         let client = |client: usize| {
             let identity = seed.derive(first, "simulated identity", &[client as u32]);
             let signs = job.trust == Trust::MaliciousServer;
@@ -301,15 +306,13 @@ impl Case {
     fn refusal(&self, number: usize, network: Network<'_>) -> Result<Option<Aborted>, Error> {
         let mut running = self.start()?;
         for _ in 0..number {
-            let members = running.simulation.members();
-            running.simulation.run_over(Network::new(), members)?;
+            running.simulation.run(Network::new())?;
         }
-        let members = running.simulation.members();
-        match running.simulation.run_over(network, members) {
+        match running.simulation.run(network) {
             Err(SimulationError::Aborted(aborted)) => Ok(Some(aborted)),
             Err(error) => Err(error.into()),
-            Ok(CotrainingRun { clients, .. }) => {
-                let aborts = clients.into_iter().filter_map(|(_, step)| step.err());
+            Ok(Ran { clients, .. }) => {
+                let aborts = clients.into_iter().filter_map(Result::err);
                 let is_refusal = |aborted: &Aborted| !matches!(aborted.cause, Abort::Left { .. });
                 Ok(aborts.into_iter().find(is_refusal))
             }

@@ -1,18 +1,17 @@
 //! `undertone join`, co-training.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use clap::Args;
 use serde::Serialize;
-use undertone::cotrain::{Data, Job, Labels, Rows, Scaler, Step};
+use undertone::cotrain::{Client, Data, Inputs, Job, Labels, Rows, Scaler, Step};
 use undertone::data;
 use undertone::data::parts::check_names;
-use undertone::job::Record;
+use undertone::job::{Agreed, Record};
 use undertone::label::{Features, Rows as Loaded};
 use undertone::learners::{Classifier, Kind, TREES};
 use undertone::node::client::Config;
-use undertone::node::cotrain::{Cotrainee, Made};
 use undertone::party::{PartyId, SessionId};
 
 use super::super::cotraining::{features, public, write_labels};
@@ -61,14 +60,6 @@ struct Report {
     labelled: usize,
     #[serde(flatten)]
     costs: Costs,
-}
-
-/// What happened so far.
-#[derive(Debug, Default)]
-struct Progress {
-    exchanges: u32,
-    consensus: Option<Labels>,
-    is_over: bool,
 }
 
 /// The rows of a client, all with labels.
@@ -133,11 +124,18 @@ pub(super) fn run(
         ));
     };
     let (public_rows, public_columns) = features(shared)?;
+    let public_rows = Arc::new(public_rows);
     let (count, dim) = (public_rows.rows(), public_rows.dim());
     let (predict, predict_columns) = match mine.predict.as_deref().map(features).transpose()? {
         Some((rows, columns)) => (Some(rows), columns),
         None => (None, Vec::new()),
     };
+    if let Some(rows) = predict.as_ref().filter(|rows| rows.dim() != dim) {
+        return Err(Failure::data(format!(
+            "the rows of --predict have {} features, the public ones {dim}",
+            rows.dim()
+        )));
+    }
     let mut inputs = vec![&options.data, shared];
     inputs.extend(&mine.predict);
     // The learner is trained on the one, and votes on the others.
@@ -152,71 +150,53 @@ pub(super) fn run(
     let seed = randomness(options.link.insecure_seed)
         .party(SessionId([0; 32]), PartyId::client(0))
         .map_err(|error| Failure::new(71, format!("randomness: {error}")))?;
-    // The final learner labels these rows.
-    let asked = Arc::new(Mutex::new(Vec::new()));
-    let (told, kind, trees) = (Arc::clone(&asked), mine.learner, mine.trees);
+    let (kind, trees) = (mine.learner, mine.trees);
+    let shared = Arc::clone(&public_rows);
     let make = move |job: &Job| {
-        let (public, scaler) = public(&public_rows, job.standardise)?;
+        let (public, scaler) = public(&shared, job.standardise)?;
         let values = prepare(&own.features, scaler.as_ref());
-        let classes = job.classes;
-        let data = Data::new(own.features.dim(), values, own.labels.clone(), classes);
-        let data = data.map_err(|error| error.to_string())?;
-        if let Some(rows) = &predict
-            && rows.dim() != public_rows.dim()
-        {
-            return Err(format!(
-                "the rows of --predict have {} features, the public ones {}",
-                rows.dim(),
-                public_rows.dim()
-            ));
-        }
-        let rows = predict.as_ref().unwrap_or(&public_rows);
-        *told.lock().unwrap_or_else(PoisonError::into_inner) = prepare(rows, scaler.as_ref());
-        Ok(Made {
-            learner: Box::new(Classifier::new(kind, classes, &seed).with_trees(trees)),
-            data,
+        let data = Data::new(own.features.dim(), values, own.labels.clone(), job.classes);
+        Ok(Inputs {
+            learner: Box::new(Classifier::new(kind, job.classes, &seed).with_trees(trees)),
+            data: data.map_err(|error| error.to_string())?,
             public: Arc::new(public),
         })
     };
-    let progress = Arc::new(Mutex::new(Progress::default()));
-    let noted = Arc::clone(&progress);
-    let on_step = move |step: &Step| {
-        let mut progress = noted.lock().unwrap_or_else(PoisonError::into_inner);
-        match step {
-            Step::Voted { number, labels } => {
-                progress.exchanges += 1;
-                let covered = labels.iter().flatten().count();
-                tracing::info!(exchange = number, covered, "voted");
-            }
-            Step::Over(labels) => {
-                progress.consensus.clone_from(labels);
-                progress.is_over = true;
-            }
+    let client = Client::new(terms, make);
+    let mut client = Agreed::new(client, record.clone()).observe(|step| {
+        if let Step::Voted { number, labels } = step {
+            let covered = labels.iter().flatten().count();
+            tracing::info!(exchange = number, covered, "voted");
         }
-        Ok(())
+    });
+    let joined = take_part(&config, &mut client, &record)?;
+    let (Some(job), Some(Step::Over(consensus))) = (client.job(), client.output()) else {
+        return Err(Failure::aborted("the job ended without a consensus"));
     };
-    let mut trainee = Cotrainee::new(terms, make, record.clone()).on_step(on_step);
-    let joined = take_part(&config, &mut trainee, &record)?;
-    let progress = std::mem::take(&mut *progress.lock().unwrap_or_else(PoisonError::into_inner));
-    let client = trainee.client().filter(|_| progress.is_over);
-    let client = client.ok_or_else(|| Failure::aborted("the job ended without a consensus"))?;
-    let values = std::mem::take(&mut *asked.lock().unwrap_or_else(PoisonError::into_inner));
+    // The final learner labels these rows.
+    let (_, scaler) = public(&public_rows, job.standardise).map_err(Failure::data)?;
+    let values = prepare(predict.as_ref().unwrap_or(&public_rows), scaler.as_ref());
     let asked = Rows {
         dim,
         values: &values,
     };
-    let predicted = client.with_learner(|learner| learner.predict(asked));
-    let predicted = predicted.map_err(Failure::data)?;
-    let labels: Labels = predicted.into_iter().map(Some).collect();
+    let predicted = client
+        .part()
+        .with_learner(|learner| learner.predict(asked))
+        .ok_or_else(|| Failure::aborted("the job ended before it began"))?;
+    let labels: Labels = predicted
+        .map_err(Failure::data)?
+        .into_iter()
+        .map(Some)
+        .collect();
     let labelled = labels.len();
     write_labels(out, &labels)?;
-    let consensus = progress.consensus.unwrap_or_default();
     let report = Report {
         rows,
         public_rows: count,
         learner: mine.learner.name(),
-        exchanges: progress.exchanges,
-        covered: consensus.iter().flatten().count(),
+        exchanges: client.part().exchanges(),
+        covered: consensus.iter().flatten().flatten().count(),
         labelled,
         costs: Costs::of(&joined),
     };

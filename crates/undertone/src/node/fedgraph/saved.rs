@@ -4,9 +4,8 @@ use std::fmt;
 use std::path::Path;
 
 use undertone_fedgraph::{Checkpoint, MAX_CHECKPOINT};
+use undertone_job::StateError;
 use undertone_kdf::Seed;
-use undertone_node as node;
-use undertone_node::checkpoint::CheckpointError;
 use undertone_party::DecodeError;
 use zeroize::Zeroizing;
 
@@ -27,7 +26,7 @@ pub(super) struct Saved {
     /// What the party draws its own randomness from when it continues.
     seed: Seed,
     last: Vec<Checkpoint>,
-    file: Option<node::Checkpoint>,
+    file: Option<undertone_job::Checkpoint>,
 }
 
 impl fmt::Debug for Saved {
@@ -52,8 +51,8 @@ impl Saved {
         path: &Path,
         (name, offer): (&str, &[u8]),
         seed: Seed,
-    ) -> Result<Self, CheckpointError> {
-        let (file, state) = node::Checkpoint::open(path, name, offer, MAX_BYTES)?;
+    ) -> Result<Self, StateError> {
+        let (file, state) = undertone_job::Checkpoint::open(path, name, offer, MAX_BYTES)?;
         let mut saved = Self::new(seed);
         if let Some(state) = state.map(Zeroizing::new) {
             (saved.seed, saved.last) = read(&state).map_err(|why| file.error(why))?;
@@ -78,8 +77,10 @@ impl Saved {
     }
 
     /// Checks that the file can be written, if there is one.
-    pub(super) fn probe(&self) -> Result<(), CheckpointError> {
-        self.file.as_ref().map_or(Ok(()), node::Checkpoint::probe)
+    pub(super) fn probe(&self) -> Result<(), StateError> {
+        self.file
+            .as_ref()
+            .map_or(Ok(()), undertone_job::Checkpoint::probe)
     }
 
     /// Whether there is a file.

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use undertone_fedgraph::{Keep, Kept, PHASES, Report, server};
+use undertone_job::StateError;
 use undertone_kdf::Seed;
-use undertone_node::checkpoint::CheckpointError;
 use undertone_node::{Application, Facts, Next, Seat};
 use undertone_party::{Abort, Aborted, Party, PartyId, Phase};
 
@@ -46,8 +46,8 @@ impl FeatureGraph {
     /// rows into other clusters.
     ///
     /// # Errors
-    /// A [`CheckpointError`] when the file cannot be used.
-    pub fn with_checkpoint(self, path: &Path) -> Result<Self, CheckpointError> {
+    /// A [`StateError`] when the file cannot be used.
+    pub fn with_checkpoint(self, path: &Path) -> Result<Self, StateError> {
         let seed = Seed::from_bytes([0; 32]);
         let saved = Saved::open(path, (Self::NAME, &self.offer()), seed)?;
         Ok(Self {

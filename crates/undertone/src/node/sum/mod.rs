@@ -3,7 +3,7 @@
 //!
 //! A job has one session for each round. A client may leave after one round and come back in a
 //! later one. It then gets the last mean first. A server with a
-//! [`Checkpoint`](undertone_node::Checkpoint) that is killed continues after its last finished
+//! [`Checkpoint`](undertone_job::Checkpoint) that is killed continues after its last finished
 //! round. The fields of the job file, `job.toml`:
 //!
 //! ```toml

@@ -4,9 +4,10 @@ use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use undertone_job::Checkpoint;
+use undertone_job::StateError;
 use undertone_kdf::Seed;
-use undertone_node::checkpoint::CheckpointError;
-use undertone_node::{Application, Checkpoint, Facts, JobError, Next, Seat, deadlines};
+use undertone_node::{Application, Facts, JobError, Next, Seat, deadlines};
 use undertone_party::{Abort, Aborted, Party, PartyId, Phase};
 
 use super::file::{File, facts, to_offer};
@@ -99,8 +100,8 @@ impl Sum {
     /// is removed when the job is done.
     ///
     /// # Errors
-    /// A [`CheckpointError`] when the file cannot be used.
-    pub fn with_checkpoint(mut self, path: &Path) -> Result<Self, CheckpointError> {
+    /// A [`StateError`] when the file cannot be used.
+    pub fn with_checkpoint(mut self, path: &Path) -> Result<Self, StateError> {
         let (checkpoint, state) =
             Checkpoint::open(path, Self::NAME, &self.offer(), Kept::MAX_BYTES)?;
         if let Some(state) = state {

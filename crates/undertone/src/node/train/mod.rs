@@ -3,7 +3,7 @@
 //!
 //! A job has a session for the census, one for each round, and one in which all clients get the
 //! final model. A client may leave after one round and come back in a later one, with its
-//! [record](undertone_job::record). A server with a [`Checkpoint`](undertone_node::Checkpoint) that
+//! [record](undertone_job::record). A server with a [`Checkpoint`](undertone_job::Checkpoint) that
 //! is killed continues after the last round that it began. The fields of the job file, `job.toml`:
 //!
 //! ```toml

@@ -4,9 +4,10 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
+use undertone_job::Checkpoint;
+use undertone_job::StateError;
 use undertone_kdf::Seed;
-use undertone_node::checkpoint::CheckpointError;
-use undertone_node::{Application, Checkpoint, Facts, Next, Seat};
+use undertone_node::{Application, Facts, Next, Seat};
 use undertone_party::{Abort, Aborted, Party, PartyId, Phase};
 use undertone_train::{PHASES, Report, Server, State};
 
@@ -86,8 +87,8 @@ impl Train {
     /// is removed when the job is done.
     ///
     /// # Errors
-    /// A [`CheckpointError`] when the file cannot be used.
-    pub fn with_checkpoint(mut self, path: &Path) -> Result<Self, CheckpointError> {
+    /// A [`StateError`] when the file cannot be used.
+    pub fn with_checkpoint(mut self, path: &Path) -> Result<Self, StateError> {
         let most = State::max_bytes(&self.job.training);
         let (checkpoint, state) = Checkpoint::open(path, Self::NAME, &self.offer(), most)?;
         if let Some(state) = state {

@@ -5,8 +5,9 @@ use std::mem;
 use std::path::Path;
 
 use sha2::{Digest, Sha256};
-use undertone_job::StateFile;
-use undertone_job::state_file::{Kind, StateError};
+
+use crate::settle::{Job, offer};
+use crate::state_file::{Kind, StateError, StateFile};
 
 const KIND: Kind = Kind {
     magic: *b"undertone keeps2",
@@ -28,22 +29,19 @@ impl fmt::Debug for Checkpoint {
     }
 }
 
-/// Why a checkpoint cannot be used.
-pub type CheckpointError = StateError;
-
 impl Checkpoint {
     /// The checkpoint at `path` for the job `offer` of the application `name`. Returns the state
     /// that an earlier process has left there, at most `most` bytes.
     ///
     /// # Errors
-    /// A [`CheckpointError`] when the file cannot be read, is damaged, or belongs to another job,
+    /// A [`StateError`] when the file cannot be read, is damaged, or belongs to another job,
     /// and when no file can be written in its folder.
     pub fn open(
         path: &Path,
         name: &str,
         offer: &[u8],
         most: usize,
-    ) -> Result<(Self, Option<Vec<u8>>), CheckpointError> {
+    ) -> Result<(Self, Option<Vec<u8>>), StateError> {
         let job = Sha256::new()
             .chain_update((name.len() as u64).to_le_bytes())
             .chain_update(name)
@@ -55,20 +53,38 @@ impl Checkpoint {
         Ok((Self { file }, state))
     }
 
+    /// The same for `job`.
+    ///
+    /// # Errors
+    /// As of [`open`](Self::open).
+    pub fn of<J: Job>(
+        path: &Path,
+        job: &J,
+        most: usize,
+    ) -> Result<(Self, Option<Vec<u8>>), StateError> {
+        Self::open(path, J::NAME, &offer(job), most)
+    }
+
+    /// The error of jobs of `application`, which keep no state.
+    pub(crate) fn none(path: &Path, application: &str) -> StateError {
+        let file = StateFile::new(path, KIND, [0; 32]);
+        file.error(format!("a job of {application} keeps no state"))
+    }
+
     /// Checks that the file can be written, by writing another one in its folder. So a job whose
     /// state cannot be kept does not begin.
     ///
     /// # Errors
-    /// A [`CheckpointError`] when it cannot.
-    pub fn probe(&self) -> Result<(), CheckpointError> {
+    /// A [`StateError`] when it cannot.
+    pub fn probe(&self) -> Result<(), StateError> {
         self.file.probe()
     }
 
     /// Replaces the state in the file by `state`. It is on disk when this returns.
     ///
     /// # Errors
-    /// A [`CheckpointError`] when the file cannot be written.
-    pub fn save(&self, state: &[u8]) -> Result<(), CheckpointError> {
+    /// A [`StateError`] when the file cannot be written.
+    pub fn save(&self, state: &[u8]) -> Result<(), StateError> {
         // Applications number their states themselves.
         self.file.write(0, state)
     }
@@ -94,13 +110,13 @@ impl Checkpoint {
     /// Removes the file, if it exists.
     ///
     /// # Errors
-    /// A [`CheckpointError`] when the file cannot be removed.
-    pub fn remove(&self) -> Result<(), CheckpointError> {
+    /// A [`StateError`] when the file cannot be removed.
+    pub fn remove(&self) -> Result<(), StateError> {
         self.file.remove()
     }
 
     /// The error of this checkpoint with the reason `why`.
-    pub fn error(&self, why: impl fmt::Display) -> CheckpointError {
+    pub fn error(&self, why: impl fmt::Display) -> StateError {
         self.file.error(why)
     }
 }
@@ -133,6 +149,15 @@ mod tests {
         checkpoint.remove().unwrap();
         assert_eq!(checkpoint.probe(), Ok(()));
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_job_without_state_says_so() {
+        let error = Checkpoint::none(Path::new("kept"), "pssl");
+        assert_eq!(
+            error.to_string(),
+            "checkpoint kept: a job of pssl keeps no state"
+        );
     }
 
     #[test]
