@@ -14,13 +14,12 @@ use undertone::kdf::Seed;
 use undertone::label::{Params, Variant};
 use undertone::party::{Network, PartyId};
 use undertone::pssl::Reveal;
-use undertone::simulate::TrainingSimulation;
 use undertone::sum::Trust;
-use undertone::train::{Client, PseudoLabels, Report};
+use undertone::train::{PseudoLabels, Report};
 use undertone_tests::cotrain::{World, votes};
 use undertone_tests::network::Means;
 use undertone_tests::rounds::{members, run};
-use undertone_tests::train::{self, Steady, data};
+use undertone_tests::train::{self, Member, Steady, data};
 use undertone_tests::{fedgraph, offers, pssl, random_clients, root, simulation};
 
 /// Digests of the frames from one party to another, in the order in which they are sent.
@@ -105,16 +104,16 @@ fn train(pseudo: PseudoLabels) -> String {
             change: vec![0.125; PARAMETERS],
             noise: 0.0,
         };
-        Client::new(Box::new(model), data(8, 3, place), Record::simulated())
+        Member::new(Box::new(model), data(8, 3, place), Record::simulated()).client
     };
     let clients = (0..10).map(client).collect();
     let (first, seed) = (vec![0.0; PARAMETERS], Seed::from_bytes([4; 32]));
-    let mut simulation = TrainingSimulation::new(job, clients, first, seed).unwrap();
+    let server = undertone::train::Server::new(job, first);
+    let mut simulation = undertone::train::Simulation::new(server, clients, seed).unwrap();
     let mut frames = Frames::default();
     loop {
-        let members = simulation.members();
-        let run = simulation.run_over(frames.network(), members).unwrap();
-        assert!(run.clients.iter().all(|(_, step)| step.is_ok()));
+        let run = simulation.run(frames.network()).unwrap();
+        assert!(run.clients.iter().all(Result::is_ok));
         if matches!(run.report, Report::Over) {
             return frames.digest();
         }

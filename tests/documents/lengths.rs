@@ -18,7 +18,7 @@ use undertone::party::{Network, Node, PartyId, Phase};
 use undertone::pssl::{self, EDGES, Reveal};
 use undertone::rounds::Job;
 use undertone::simulate::garble::{EVALUATOR, GARBLER};
-use undertone::simulate::{GarbleSimulation, GraphSimulation, TrainingSimulation};
+use undertone::simulate::{GarbleSimulation, GraphSimulation};
 use undertone::sum::Trust;
 use undertone::train::{Client, PseudoLabels, Report, Sampling, Step};
 use undertone_tests::cotrain::{World, votes};
@@ -32,7 +32,7 @@ use undertone_tests::network::Means;
 use undertone_tests::pssl as pssl_runs;
 use undertone_tests::pssl_lengths::of_pairwise;
 use undertone_tests::rounds::{learnt, members, run};
-use undertone_tests::train::{self, Steady, data};
+use undertone_tests::train::{self, Member, Steady, data};
 use undertone_tests::{random_clients, scaling, simulation};
 
 fn measured(params: Params, rows: &[usize]) -> (Shape, Lengths) {
@@ -251,7 +251,8 @@ fn long_messages_have_their_predicted_lengths() {
 fn hold_training(job: undertone::train::Job, clients: Vec<Client>, rows: &[(usize, usize)]) {
     let first = vec![0.01; job.parameters];
     let seed = Seed::from_bytes([4; 32]);
-    let mut simulation = TrainingSimulation::new(job.clone(), clients, first, seed).unwrap();
+    let server = undertone::train::Server::new(job.clone(), first);
+    let mut simulation = undertone::train::Simulation::new(server, clients, seed).unwrap();
     for session in 0..job.last() + 2 {
         let members = simulation.members();
         let mut sent = Lengths::new();
@@ -259,8 +260,8 @@ fn hold_training(job: undertone::train::Job, clients: Vec<Client>, rows: &[(usiz
             let list = sent.entry((from, to, frame[4])).or_default();
             list.push(frame.len() - HEADER_LEN);
         });
-        let run = simulation.run_over(network, members.clone()).unwrap();
-        assert!(run.clients.iter().all(|(_, step)| step.is_ok()));
+        let run = simulation.run_with(network, &members).unwrap();
+        assert!(run.clients.iter().all(Result::is_ok));
         for list in sent.values_mut() {
             list.sort_unstable();
         }
@@ -277,7 +278,7 @@ fn hold_training(job: undertone::train::Job, clients: Vec<Client>, rows: &[(usiz
         let due = of_training(&job, kind, &members, &own);
         assert_eq!(sent, due, "{kind:?} of {job:?}");
         hold_ledgers(&due, &run.ledgers);
-        if let Some((_, Ok(Step::Over(model)))) = run.clients.first() {
+        if let Some(Ok(Step::Over(model))) = run.clients.first() {
             assert_eq!(model.len(), job.parameters);
         }
     }
@@ -318,7 +319,7 @@ fn every_message_of_a_training_job_has_its_predicted_length() {
                     .map(|place| (8 + place % 4, 3 * (1 - place % 2)))
                     .collect();
                 let client = |(place, (rows, labelled)): (usize, &(usize, usize))| {
-                    train::client(data(*rows, *labelled, place as u8))
+                    train::member(data(*rows, *labelled, place as u8)).client
                 };
                 let clients = rows.iter().enumerate().map(client).collect();
                 hold_training(job, clients, &rows);
@@ -344,7 +345,7 @@ fn long_models_have_their_predicted_lengths() {
             change: vec![0.01; parameters],
             noise: 0.0,
         };
-        Client::new(Box::new(model), data(8, 3, place), Record::simulated())
+        Member::new(Box::new(model), data(8, 3, place), Record::simulated()).client
     };
     hold_training(job, (0..5).map(client).collect(), &[(8, 3); 5]);
 }

@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 use undertone::job::{Entries, Job, Known, entries, settle};
-use undertone::{cotrain, pssl};
+use undertone::{cotrain, pssl, train};
 use undertone_tests::root;
 
 /// A key of a job, or a term.
@@ -16,6 +16,8 @@ struct Key {
     kind: &'static str,
     /// What the list shows.
     shown: serde_json::Value,
+    /// The usual value.
+    usual: serde_json::Value,
     default: Default,
 }
 
@@ -24,8 +26,8 @@ enum Default {
     Required,
     /// It follows from others.
     Follows,
-    /// The value that is shown.
-    Shown,
+    /// The usual value.
+    Usual,
 }
 
 /// The text of documentation comments in one line.
@@ -47,38 +49,66 @@ fn doc(attributes: &[syn::Attribute]) -> String {
         .join(" ")
 }
 
-/// The name of a field in serde's form.
-fn name(field: &syn::Field) -> String {
-    let mut name = field.ident.as_ref().unwrap().to_string();
-    for attribute in field.attrs.iter().filter(|a| a.path().is_ident("serde")) {
-        let read = attribute.parse_nested_meta(|meta| {
-            let value: syn::LitStr = meta.value()?.parse()?;
-            if meta.path.is_ident("rename") {
-                name = value.value();
-            }
-            Ok(())
-        });
-        read.unwrap();
-    }
-    name
+/// What serde is told of a field.
+#[derive(Default)]
+struct Told {
+    name: String,
+    with: String,
+    is_flat: bool,
+    is_left_out: bool,
 }
 
-/// Whether serde reads the field as a number without bound.
-fn is_limit(attributes: &[syn::Attribute]) -> bool {
-    let mut found = false;
-    for attribute in attributes.iter().filter(|a| a.path().is_ident("serde")) {
-        let read = attribute.parse_nested_meta(|meta| {
-            let value: syn::LitStr = meta.value()?.parse()?;
-            found |= meta.path.is_ident("with") && value.value() == "settle::limit";
-            Ok(())
-        });
-        read.unwrap();
+impl Told {
+    fn of(field: &syn::Field) -> Self {
+        let mut told = Self {
+            name: field.ident.as_ref().unwrap().to_string(),
+            ..Self::default()
+        };
+        for attribute in field.attrs.iter().filter(|a| a.path().is_ident("serde")) {
+            let read = attribute.parse_nested_meta(|meta| {
+                let what = meta.path.get_ident().unwrap().to_string();
+                match &what[..] {
+                    "flatten" => told.is_flat = true,
+                    "skip" => told.is_left_out = true,
+                    _ => {
+                        let value = meta.value()?.parse::<syn::LitStr>()?.value();
+                        match &what[..] {
+                            "rename" => told.name = value,
+                            "with" => told.with = value,
+                            other => panic!("{other}"),
+                        }
+                    }
+                }
+                Ok(())
+            });
+            read.unwrap();
+        }
+        told
     }
-    found
+}
+
+/// Where the keys of a field are that stand among the others.
+fn flat(of: &syn::Type, path: &str) -> (String, String) {
+    let syn::Type::Path(of) = of else {
+        panic!("a type with keys");
+    };
+    let name = of.path.get_ident().unwrap().to_string();
+    match &name[..] {
+        "Params" => ("crates/label/src/params.rs".into(), name),
+        "PropagationTerms" => ("crates/label/src/terms.rs".into(), name),
+        _ => (path.into(), format!("{name}Keys")),
+    }
 }
 
 /// A struct of a source file: what it is, and its keys with their `usual` values.
 fn read(path: &str, of: &str, usual: &Entries, shown: &Entries) -> (String, Vec<Key>) {
+    let (what, keys) = fields(path, of, usual, shown);
+    let names: Vec<&str> = keys.iter().map(|key| &key.name[..]).collect();
+    assert_eq!(names, usual.keys().collect::<Vec<_>>());
+    (what, keys)
+}
+
+fn fields(path: &str, of: &str, usual: &Entries, shown: &Entries) -> (String, Vec<Key>) {
     let file = syn::parse_file(&std::fs::read_to_string(root(path)).unwrap()).unwrap();
     let found = file.items.iter().find_map(|item| match item {
         syn::Item::Struct(found) if found.ident == of => Some(found),
@@ -86,13 +116,25 @@ fn read(path: &str, of: &str, usual: &Entries, shown: &Entries) -> (String, Vec<
     });
     let found = found.unwrap();
     let key = |field: &syn::Field| {
-        let name = name(field);
-        let is_insist = matches!(&field.ty, syn::Type::Path(path) if path.path.is_ident("Insist"));
-        Key {
+        let told = Told::of(field);
+        if told.is_left_out {
+            return Vec::new();
+        }
+        if told.is_flat {
+            let (path, of) = flat(&field.ty, path);
+            return fields(&path, &of, usual, shown).1;
+        }
+        let name = told.name;
+        let is = |what| matches!(&field.ty, syn::Type::Path(path) if path.path.is_ident(what));
+        vec![Key {
             doc: doc(&field.attrs),
             kind: match &usual[&name] {
-                _ if is_insist => "bool | str",
-                _ if is_limit(&field.attrs) => "float | str",
+                _ if is("Insist") => "bool | str",
+                _ if is("PeerRows") => "int | str",
+                _ if ["settle::limit", "settle::automatic"].contains(&&told.with[..]) => {
+                    "float | str"
+                }
+                _ if told.with == "settle::list" => "tuple[str, ...]",
                 _ if matches!(field.ty, syn::Type::Array(_)) => "bytes",
                 serde_json::Value::Bool(_) => "bool",
                 serde_json::Value::Number(number) if number.is_f64() => "float",
@@ -101,14 +143,15 @@ fn read(path: &str, of: &str, usual: &Entries, shown: &Entries) -> (String, Vec<
                 other => panic!("{name}: {other}"),
             },
             shown: shown[&name].clone(),
-            default: Default::Shown,
+            usual: usual[&name].clone(),
+            default: Default::Usual,
             name,
-        }
+        }]
     };
-    let keys: Vec<Key> = found.fields.iter().map(key).collect();
-    let names: Vec<&str> = keys.iter().map(|key| &key.name[..]).collect();
-    assert_eq!(names, usual.keys().collect::<Vec<_>>());
-    (doc(&found.attrs), keys)
+    (
+        doc(&found.attrs),
+        found.fields.iter().flat_map(key).collect(),
+    )
 }
 
 fn job<J: Job>(path: &str, stated: &str) -> (String, Vec<Key>) {
@@ -174,6 +217,10 @@ fn python(value: &serde_json::Value) -> String {
     match value {
         serde_json::Value::Bool(true) => "True".to_owned(),
         serde_json::Value::Bool(false) => "False".to_owned(),
+        serde_json::Value::Array(all) => {
+            let all: Vec<String> = all.iter().map(python).collect();
+            format!("({})", all.join(", "))
+        }
         other => other.to_string(),
     }
 }
@@ -195,7 +242,7 @@ fn class(name: &str, base: &str, (what, keys): &(String, Vec<Key>), more: &str) 
         let (kind, default) = match key.default {
             Default::Required => (key.kind.to_owned(), String::new()),
             Default::Follows => (format!("{} | None", key.kind), " = None".to_owned()),
-            Default::Shown => (key.kind.to_owned(), format!(" = {}", python(&key.shown))),
+            Default::Usual => (key.kind.to_owned(), format!(" = {}", python(&key.usual))),
         };
         // A keyword of Python.
         let mark = if key.name == "lambda" { "_" } else { "" };
@@ -283,6 +330,10 @@ fn what_the_types_of_jobs_say_is_printed() {
             "VotesJob",
         ),
         Printed::of::<pssl::Job, pssl::Terms>("features = 64\nclasses = 10\nasked = 20", "Job"),
+        Printed::of::<train::Job, train::Terms>(
+            "model = \"conv\"\nfeatures = 64\nclasses = 10\nparameters = 13706",
+            "Job",
+        ),
     ];
     let mut text =
         "\"\"\"The parameters of jobs, and the terms of clients.\n\nA test of the engine \

@@ -9,9 +9,9 @@ use undertone::kernel::{Cpu, Prg, hamming};
 use undertone::label::{Codes, Features, Params, phases};
 use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Network, PartyId};
-use undertone::train::{Client, Examples, Job, Model, Rows, Sampling, Schedule, Target};
+use undertone::train::{Examples, Job, Model, Rows, Sampling, Schedule, Target};
 use undertone_tests::train::{
-    CLASSES, FEATURES, HIDDEN, PARAMETERS, Small, Steady, World, cloud, data, job,
+    CLASSES, FEATURES, HIDDEN, Member, PARAMETERS, Small, Steady, World, cloud, data, job,
 };
 
 /// The models of the rounds of a job: gradient descent on rows like those of the clients.
@@ -436,7 +436,7 @@ fn the_noise_of_hashing_averages_out_over_rounds() {
             noise: 0.0,
         };
         let data = data(ROWS, 6, place as u8);
-        Client::new(Box::new(model), data, Record::simulated())
+        Member::new(Box::new(model), data, Record::simulated())
     };
     let clients = (0..CLIENTS).map(client).collect();
     let mut world = World::of(job, clients, vec![0.0; PARAMETERS]);

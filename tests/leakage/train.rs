@@ -13,19 +13,19 @@ use undertone::party::{Network, PartyId, SessionId};
 use undertone::setup::seal::KeyPair;
 use undertone::sum::fixed::Fixed;
 use undertone::sum::{KEYS, SHARES, Suite, UNMASK, UPLOAD};
-use undertone::train::{Client, Data, Job, PseudoLabels, Report, Round, Sampling, State};
-use undertone_tests::train::{CLASSES, FEATURES, Steady, World, cloud, context, data, job};
+use undertone::train::{Data, Job, PseudoLabels, Report, Round, Sampling, State};
+use undertone_tests::train::{CLASSES, FEATURES, Member, Steady, World, cloud, context, data, job};
 
 const SERVER: PartyId = PartyId::SERVER;
 
 /// A client with the data of `seed`, whose update adds `change`.
-fn steady(seed: u8, change: Vec<f32>, noise: f32) -> Client {
+fn steady(seed: u8, change: Vec<f32>, noise: f32) -> Member {
     let model = Steady {
         params: vec![0.0; change.len()],
         change,
         noise,
     };
-    Client::new(Box::new(model), data(12, 6, seed), Record::simulated())
+    Member::new(Box::new(model), data(12, 6, seed), Record::simulated())
 }
 
 fn trained(report: Report) -> Round {
@@ -39,7 +39,7 @@ fn trained(report: Report) -> Round {
 type Seen = Vec<(PartyId, PartyId, u8, Vec<u8>)>;
 
 /// Runs a whole job of these clients, in one group.
-fn watch(job: Job, clients: Vec<Client>) -> (Seen, State) {
+fn watch(job: Job, clients: Vec<Member>) -> (Seen, State) {
     let mut world = World::of(job.clone(), clients, vec![0.0; job.parameters]);
     let all = world.all();
     let mut seen = Seen::new();
@@ -73,7 +73,7 @@ fn what_the_server_sees_of_updates_is_their_sum() {
         };
         // Changes and their mean, 0.5, are exact in the fixed point and in singles.
         let (x, y) = ((3.0, 1), (-1.5, 2));
-        let clients = |pair: [(f32, u8); 2]| -> Vec<Client> {
+        let clients = |pair: [(f32, u8); 2]| -> Vec<Member> {
             let others = [(0.25, 3), (-0.5, 4), (1.25, 5)];
             let all = pair.into_iter().chain(others);
             let client = |(change, seed)| steady(seed, vec![change; PARAMETERS], 0.0);
@@ -238,7 +238,7 @@ fn labels_are_in_masked_messages_only() {
         rounds: 2,
         ..job()
     };
-    let clients = |shift: u16| -> Vec<Client> {
+    let clients = |shift: u16| -> Vec<Member> {
         let client = |place: u8| {
             let (values, classes) = cloud(12, place);
             let shift = if place == 0 { shift } else { 0 };
@@ -252,7 +252,7 @@ fn labels_are_in_masked_messages_only() {
                 noise: 0.0,
             };
             let data = Data::new(FEATURES, values, labelling).unwrap();
-            Client::new(Box::new(model), data, Record::simulated())
+            Member::new(Box::new(model), data, Record::simulated())
         };
         (0..5).map(client).collect()
     };
@@ -287,7 +287,7 @@ fn runs(a: &[u8], b: &[u8]) -> impl Iterator<Item = usize> {
 }
 
 /// Clients whose updates differ by about one in each parameter, and change little.
-fn slow(count: u8, parameters: usize) -> (Vec<Client>, Vec<Vec<f32>>) {
+fn slow(count: u8, parameters: usize) -> (Vec<Member>, Vec<Vec<f32>>) {
     let mut prg = Prg::new(&[17; 32]);
     let mut unit = || (prg.next_u64() >> 40) as f32 / (1 << 23) as f32 - 1.0;
     let changes: Vec<Vec<f32>> = (0..count)
@@ -580,7 +580,7 @@ fn noise_on_labels_does_not_average_out_over_rounds() {
             change: vec![0.0; job.parameters],
             noise: 0.0,
         };
-        Client::new(
+        Member::new(
             Box::new(model),
             data.with_noise(&noise, &rows).unwrap(),
             record.clone(),

@@ -6,10 +6,10 @@ use undertone::hamming::Backend;
 use undertone::job::Record;
 use undertone::kdf::Seed;
 use undertone::kernel::Prg;
-use undertone::label::{Features, Labelling, Outcome, Rows, phases};
+use undertone::label::{Features, Labelling, Outcome, PeerRows, PropagationTerms, Rows, phases};
 use undertone::node::Randomness;
 use undertone::node::client::{self, JoinError, Joined};
-use undertone::node::label::{self, Job, Label, Owner, PeerRows, Terms};
+use undertone::node::label::{self, Job, Label, Owner, Terms};
 use undertone::node::status::JobReport;
 use undertone::simulate::Simulation;
 use undertone::sum::Trust;
@@ -18,7 +18,7 @@ use undertone_tests::{dataset, random_clients};
 
 fn terms() -> Terms {
     Terms {
-        backends: Backend::ALL.to_vec(),
+        propagation: PropagationTerms::anything(),
         ..Terms::default()
     }
 }
@@ -154,10 +154,10 @@ async fn a_client_refuses_others_with_too_many_rows() {
             .unwrap();
         let mut tasks = Vec::new();
         for (index, data) in clients.into_iter().enumerate() {
-            let terms = Terms {
-                max_peer_rows: if index == 3 { limit } else { PeerRows::Any },
-                ..terms()
-            };
+            let mut terms = terms();
+            if index == 3 {
+                terms.propagation.max_peer_rows = limit;
+            }
             tasks.push(spawn(world.client(index).unwrap(), data, terms));
         }
         let mut joined = Vec::new();

@@ -1,8 +1,8 @@
 //! An offer of each application, with other values than the defaults.
 
 use undertone::job::{Fields, Job, Known, from_offer, offer};
-use undertone::node::{fedgraph, jobs, label, sum, train};
-use undertone::{cotrain, pssl};
+use undertone::node::{fedgraph, jobs, label, sum};
+use undertone::{cotrain, pssl, train};
 
 /// Reads the fields of an offer. `None` if it is none.
 pub type Read = fn(&str) -> Option<Fields>;
@@ -24,10 +24,11 @@ pub fn all() -> Vec<(&'static str, Vec<u8>, Read)> {
         ..sum::Job::default()
     };
     let trained = format!(
-        "{all}application = \"train\"\nfeatures = 64\nclasses = 10\nmean_teacher = true\n\
-         learning_rate = 0.125\nsampled = 20\nscale = 16.0\ngroups = 6"
+        "{all}application = \"train\"\nmodel = \"mlp\"\nfeatures = 64\nclasses = 10\n\
+         parameters = 5\nmean_teacher = true\nlearning_rate = 0.125\nsampled = 20\n\
+         scale = 16.0\ngroups = 6"
     );
-    let trained = train::Job::parse(&trained, false, |_| Ok(5)).unwrap();
+    let trained: train::Job = jobs::parse(&trained, Known::new(false)).unwrap();
     let public = "0123456789abcdef".repeat(4);
     let voted = format!(
         "{all}application = \"cotrain\"\nclasses = 3\nrows = 9\nfeatures = 2\npublic = \"{public}\""
@@ -47,10 +48,7 @@ pub fn all() -> Vec<(&'static str, Vec<u8>, Read)> {
         ("sum", sum::to_offer(&sums), |text| {
             Some(sum::from_offer(text.as_bytes()).ok()?.fields())
         }),
-        ("train", trained.to_offer(), |text| {
-            let job = train::Job::from_offer(text.as_bytes()).ok()?;
-            Some(job.training.fields())
-        }),
+        ("train", offer(&trained), read::<train::Job>),
         ("cotrain", offer(&voted), read::<cotrain::Job>),
         ("pssl", offer(&paired), read::<pssl::Job>),
         ("fedgraph", graph.to_offer(), |text| {

@@ -3,18 +3,18 @@
 use std::collections::BTreeMap;
 
 use sha2::{Digest, Sha256};
-use undertone::job::Record;
+use undertone::job::simulation;
+use undertone::job::{
+    Application as _, Job as _, Participant as _, Record, SessionContext, Terms as _,
+};
 use undertone::kdf::Seed;
 use undertone::kernel::Prg;
 use undertone::label::{Labelling, Params};
-use undertone::party::{
-    Aborted, Endpoint, Ledger, Limits, Network, Node, PartyId, Script, SessionId,
-};
+use undertone::party::{Aborted, Ledger, Network, PartyId, Script, SessionId};
 use undertone::setup::identity::Credentials;
-use undertone::simulate::TrainingSimulation;
 use undertone::train::{
-    Client, Data, Embeddings, Examples, Job, Model, ModelError, Place, Report, Rows, Schedule,
-    Server, State, Step,
+    Client, Data, Embeddings, Examples, Inputs, Job, Model, ModelError, Report, Rows, Schedule,
+    Server, Simulation, State, Step, Terms,
 };
 
 /// Values in the hidden layer, which is the embedding.
@@ -222,9 +222,35 @@ pub fn data(rows: usize, labelled: usize, seed: u8) -> Data {
     Data::new(FEATURES, values, labelling).expect("values are finite")
 }
 
+/// A client, and the record of what it has answered.
+#[derive(Debug)]
+pub struct Member {
+    /// The client's half of the application.
+    pub client: Client,
+    /// Its record.
+    pub record: Record,
+}
+
+impl Member {
+    /// A client with this record, which agrees to anything.
+    pub fn new(model: Box<dyn Model>, data: Data, record: Record) -> Self {
+        let client = Client::of(Terms::anything(), Inputs { model, data });
+        Self { client, record }
+    }
+
+    /// The last round in which the client began to take part, if the job has begun.
+    ///
+    /// # Panics
+    /// When the record cannot be read.
+    pub fn last(&self) -> Option<u32> {
+        let census = self.record.census().expect("a record");
+        census.map(|census| census.last)
+    }
+}
+
 /// A client with a record in memory.
-pub fn client(data: Data) -> Client {
-    Client::new(Box::new(Small::new(0)), data, Record::simulated())
+pub fn member(data: Data) -> Member {
+    Member::new(Box::new(Small::new(0)), data, Record::simulated())
 }
 
 /// A small job for these clients.
@@ -235,6 +261,7 @@ pub fn job() -> Job {
         sampled: 5,
         epochs: 4,
         learning_rate: Some(0.5),
+        consistency: 0.0,
         features: FEATURES,
         classes: CLASSES,
         parameters: PARAMETERS,
@@ -252,11 +279,11 @@ pub fn job() -> Job {
 ///
 /// # Panics
 /// When the job is impossible.
-pub fn simulation(job: Job, clients: usize) -> TrainingSimulation {
-    let client = |place: usize| client(data(24, 6 * (1 - place % 2), place as u8));
+pub fn simulation(job: Job, clients: usize) -> Simulation {
+    let client = |place: usize| member(data(24, 6 * (1 - place % 2), place as u8)).client;
     let clients = (0..clients).map(client).collect();
-    let model = Small::new(0).params();
-    TrainingSimulation::new(job, clients, model, Seed::from_bytes([9; 32])).expect("a possible job")
+    let server = Server::new(job, first());
+    Simulation::new(server, clients, Seed::from_bytes([9; 32])).expect("a possible job")
 }
 
 /// The share of generated rows whose class the model predicts.
@@ -286,7 +313,7 @@ pub struct World {
     /// The job.
     pub job: Job,
     /// The clients, in the order of their ids.
-    pub clients: Vec<Client>,
+    pub clients: Vec<Member>,
     /// The server's state.
     pub state: State,
     /// The identity of each client and the pins of all, or none.
@@ -322,12 +349,12 @@ impl Session {
 impl World {
     /// A job of `clients` clients of 24 rows, every second one with six labels.
     pub fn new(job: Job, clients: usize) -> Self {
-        let one = |place: usize| client(data(24, 6 * (1 - place % 2), place as u8));
+        let one = |place: usize| member(data(24, 6 * (1 - place % 2), place as u8));
         Self::of(job, (0..clients).map(one).collect(), first())
     }
 
     /// A job of these clients, from the model `first` on.
-    pub fn of(job: Job, clients: Vec<Client>, first: Vec<f32>) -> Self {
+    pub fn of(job: Job, clients: Vec<Member>, first: Vec<f32>) -> Self {
         Self {
             job,
             clients,
@@ -384,19 +411,15 @@ impl World {
     ///
     /// # Panics
     /// When there is no such client, or it does not fit the job.
-    pub fn party(&self, session: SessionId, who: PartyId) -> Script<'static, Step> {
+    pub fn party(&mut self, session: SessionId, who: PartyId) -> Script<'static, Step> {
         let index = who.index().expect("a client");
-        let place = Place {
-            session,
-            me: who,
-            seed: seed(who),
+        let at = SessionContext {
             credentials: self.credentials.get(index).cloned(),
-            max_peer_rows: None,
+            record: self.clients[index].record.clone(),
+            ..SessionContext::new(session, who, seed(who))
         };
-        let client = &self.clients[index];
-        client
-            .party(self.job.clone(), place)
-            .expect("a client that fits")
+        let party = self.clients[index].client.client(&self.job, at);
+        party.expect("a client that fits")
     }
 
     /// The server as a party of `session`, in the session that comes next.
@@ -404,15 +427,11 @@ impl World {
     /// # Panics
     /// When the state does not fit the job.
     pub fn server(&mut self, session: SessionId, members: &[PartyId]) -> Script<'static, Report> {
-        let is_over = self.state.is_over(&self.job);
-        self.state.begin(&self.job);
-        let server = Server {
-            job: self.job.clone(),
-            session,
-            members: members.to_vec(),
-            seed: seed(PartyId::SERVER),
-        };
-        server.party(&self.state, is_over).expect("a possible job")
+        let mut server = Server::resume(self.job.clone(), self.state.clone());
+        let at = SessionContext::new(session, PartyId::SERVER, seed(PartyId::SERVER));
+        let party = server.server(at, members.to_vec());
+        self.state = server.state().clone();
+        party.expect("a possible job")
     }
 
     /// Runs the next session with `members`.
@@ -452,26 +471,17 @@ fn seed(who: PartyId) -> Seed {
 
 /// Drives these parties until none can continue.
 pub fn drive(
-    mut network: Network<'_>,
+    network: Network<'_>,
     session: SessionId,
     server: Script<'static, Report>,
     clients: Vec<(PartyId, Script<'static, Step>)>,
 ) -> Session {
-    let limits = Limits::default;
-    let mut server = Endpoint::new(PartyId::SERVER, session, limits(), server);
-    let client = |(id, party)| Endpoint::new(id, session, limits(), party);
-    let mut clients: Vec<_> = clients.into_iter().map(client).collect();
-    let mut nodes: Vec<&mut dyn Node> = vec![&mut server];
-    nodes.extend(clients.iter_mut().map(|client| client as &mut dyn Node));
     // Parties that wait forever have an error.
-    let _ = network.run(&mut nodes);
-    let mut ledgers = BTreeMap::from([(PartyId::SERVER, server.ledger().clone())]);
-    ledgers.extend(clients.iter().map(|c| (c.id(), c.ledger().clone())));
-    let outcome = |client: Endpoint<_>| (client.id(), client.finish().map(|(step, _)| step));
+    let outcomes = simulation::drive(network, session, server, clients);
     Session {
-        server: server.finish().map(|(report, _)| report),
-        clients: clients.into_iter().map(outcome).collect(),
-        ledgers,
+        server: outcomes.server,
+        clients: outcomes.clients.into_iter().collect(),
+        ledgers: outcomes.ledgers.into_iter().collect(),
     }
 }
 

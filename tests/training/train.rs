@@ -33,14 +33,12 @@ fn arms() -> Vec<Job> {
 fn jobs_train_models() {
     for job in arms() {
         let mut simulation = simulation(job.clone(), 10);
-        let before = accuracy(&simulation.state().model);
+        let before = accuracy(&simulation.server().state().model);
         let mut rounds = 0;
         loop {
             let members = simulation.members();
-            let run = simulation
-                .run_over(Network::new(), members.clone())
-                .unwrap();
-            for (who, step) in &run.clients {
+            let run = simulation.run_with(Network::new(), &members).unwrap();
+            for (who, step) in members.iter().zip(&run.clients) {
                 let step = step.as_ref().unwrap();
                 match (&run.report, step) {
                     (Report::Counted(_), Step::Counted) => {}
@@ -64,7 +62,7 @@ fn jobs_train_models() {
                         }
                     }
                     (Report::Over, Step::Over(model)) => {
-                        assert_eq!(*model, simulation.state().model);
+                        assert_eq!(*model, simulation.server().state().model);
                     }
                     other => panic!("{who}: {other:?}"),
                 }
@@ -88,7 +86,7 @@ fn jobs_train_models() {
             }
         }
         assert_eq!(rounds, 6);
-        let after = accuracy(&simulation.state().model);
+        let after = accuracy(&simulation.server().state().model);
         assert!(after > before.max(0.8), "{before} to {after}: {job:?}");
     }
 }
@@ -98,8 +96,8 @@ fn jobs_train_models() {
 fn the_census_finds_groups_with_their_share_of_labels() {
     let mut simulation = simulation(job(), 12);
     let members = simulation.members();
-    simulation.run_over(Network::new(), members).unwrap();
-    let census = simulation.state().census.clone().unwrap();
+    simulation.run_with(Network::new(), &members).unwrap();
+    let census = simulation.server().state().census.clone().unwrap();
     assert_eq!(census.clients.len(), 12);
     for (place, client) in census.clients.iter().enumerate() {
         assert_eq!(client.id, PartyId::client(place));

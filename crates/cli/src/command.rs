@@ -34,7 +34,7 @@ enum Command {
     },
     /// Train a model on one labelled FILE that is dealt to clients, and compare sources of labels
     #[cfg(feature = "train")]
-    #[command(after_help = examples::TRAIN)]
+    #[command(after_help = examples::TRAIN, after_long_help = examples::train())]
     Train {
         #[command(flatten)]
         common: Common,

@@ -34,7 +34,7 @@ pub(crate) const TRAIN: &str = "\
 Examples:
   undertone train data/digits.npz
   undertone train data/digits.npz --labelled 50 --arms labels,xclp,xclp+mt --plot curves.svg
-  undertone train data/digits.npz --clients 20 --split shards --rounds 200 --backend lwe --json";
+  undertone train data/digits.npz --clients 20 --split shards --rounds 200 --set sampled=10 --json";
 
 /// Of `cotrain`.
 #[cfg(feature = "train")]
@@ -67,6 +67,12 @@ fn with_keys(examples: &str, keys: &str) -> String {
 /// Of `pssl`.
 pub(crate) fn pssl() -> String {
     with_keys(PSSL, include_str!("keys/pssl.toml"))
+}
+
+/// Of `train`.
+#[cfg(feature = "train")]
+pub(crate) fn train() -> String {
+    with_keys(TRAIN, include_str!("keys/train.toml"))
 }
 
 /// Of `cotrain`.

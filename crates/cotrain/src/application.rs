@@ -2,20 +2,21 @@
 
 use std::fmt;
 use std::path::Path;
-use std::sync::Arc;
 
 use undertone_job::{
-    Application, Checkpoint, Entries, Next, Participant, SessionContext, StateError, Unwilling,
+    Application, Checkpoint, Entries, Next, Participant, SessionContext, Shared, StateError,
+    Unwilling, check_credentials,
 };
 use undertone_party::{Abort, Aborted, PartyId, Phase, Script};
 
-use crate::PHASES;
-use crate::client::{Inputs, Shared, Step};
+use crate::client::{ClientState, Inputs, Step};
 use crate::job::Job;
 use crate::learner::Learner;
-use crate::server::Session;
+use crate::server;
+use crate::session as client;
 use crate::state::{Exchange, Report, State};
 use crate::terms::Terms;
+use crate::{CONSENSUS, PHASES};
 
 /// Sessions that fail one after the other before the server gives up the job.
 const ATTEMPTS: u32 = 5;
@@ -144,7 +145,7 @@ impl Application for Server {
         // number.
         self.state.begin(&self.job);
         self.save()?;
-        let session = Session {
+        let session = server::Session {
             job: self.job.clone(),
             at,
             members,
@@ -191,7 +192,7 @@ type Make = Box<dyn FnMut(&Job) -> Result<Inputs, String> + Send>;
 pub struct Client {
     terms: Terms,
     make: Make,
-    shared: Option<Arc<Shared>>,
+    state: Option<Shared<ClientState>>,
     exchanges: u32,
 }
 
@@ -199,7 +200,7 @@ impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Client")
             .field("terms", &self.terms)
-            .field("state", &self.shared)
+            .field("state", &self.state)
             .finish_non_exhaustive()
     }
 }
@@ -213,7 +214,7 @@ impl Client {
         Self {
             terms,
             make: Box::new(make),
-            shared: None,
+            state: None,
             exchanges: 0,
         }
     }
@@ -221,7 +222,7 @@ impl Client {
     /// A client with these inputs.
     pub fn of(terms: Terms, inputs: Inputs) -> Self {
         Self {
-            shared: Some(Arc::new(Shared::new(inputs))),
+            state: Some(Shared::new(inputs.into())),
             ..Self::new(terms, |_| Err("no inputs".to_owned()))
         }
     }
@@ -233,7 +234,8 @@ impl Client {
 
     /// Uses the learner. Waits while a session uses it. None if the client has no inputs yet.
     pub fn with_learner<T>(&self, use_it: impl FnOnce(&mut dyn Learner) -> T) -> Option<T> {
-        Some(self.shared.as_ref()?.with_learner(use_it))
+        let state = self.state.as_ref()?;
+        Some(use_it(&mut *state.lock().inputs.learner))
     }
 }
 
@@ -247,12 +249,12 @@ impl Participant for Client {
     }
 
     fn prepare(&mut self, job: &Job) -> Result<(), String> {
-        let shared = match self.shared.take() {
-            Some(shared) => shared,
-            None => Arc::new(Shared::new((self.make)(job)?)),
+        let state = match self.state.take() {
+            Some(state) => state,
+            None => Shared::new((self.make)(job)?.into()),
         };
-        shared.check(job)?;
-        self.shared = Some(shared);
+        state.lock().inputs.check(job)?;
+        self.state = Some(state);
         Ok(())
     }
 
@@ -262,9 +264,19 @@ impl Participant for Client {
         job: &Job,
         at: SessionContext,
     ) -> Result<Script<'static, Step>, Unwilling> {
-        let shared = self.shared.as_ref();
-        let shared = shared.ok_or_else(|| Unwilling::Skips("it is not prepared".into()))?;
-        Ok(shared.party(job, at, self.terms.allow_unanimous)?)
+        let state = self.state.as_ref();
+        let state = state.ok_or_else(|| Unwilling::Skips("it is not prepared".into()))?;
+        job.check().map_err(Abort::Misuse)?;
+        check_credentials(job, &at)?;
+        state.lock().inputs.check(job).map_err(Abort::Misuse)?;
+        // Boxed: a future that moves leaves no copies of the secrets behind.
+        let session = Box::new(client::Session {
+            turn: state.turn(),
+            job: job.clone(),
+            at,
+            allow_unanimous: self.terms.allow_unanimous,
+        });
+        Ok(Script::new(CONSENSUS, move |io| session.run(io)))
     }
 
     /// The record holds the client to one vote in each exchange.

@@ -1,19 +1,12 @@
 //! What a client of a job keeps between sessions.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
-use undertone_job::SessionContext;
-use undertone_party::{Abort, Script};
-use undertone_sum::Trust;
-
-use crate::CONSENSUS;
 use crate::ballots::Labels;
 use crate::data::{Data, Public};
 use crate::job::Job;
 use crate::learner::{Learner, LearnerError};
-use crate::session::Session;
 
 /// What a client brings to a job.
 pub struct Inputs {
@@ -78,20 +71,19 @@ impl Inputs {
     }
 }
 
-/// The state that the parties of a client's sessions share. A party of an earlier session may still
-/// run when the next one begins.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    state: Mutex<ClientState>,
-    /// The number of parties created. Only the last one may use the state.
-    parties: AtomicU64,
-}
-
+/// What a client keeps between sessions.
 #[derive(Debug)]
 pub(crate) struct ClientState {
     pub(crate) inputs: Inputs,
     /// The last two exchanges whose consensus the client has, and the consensus.
     pub(crate) known: Vec<(u32, Labels)>,
+}
+
+impl From<Inputs> for ClientState {
+    fn from(inputs: Inputs) -> Self {
+        let known = Vec::new();
+        Self { inputs, known }
+    }
 }
 
 /// The result of a session for a client.
@@ -106,66 +98,4 @@ pub enum Step {
     },
     /// The job is over. The learner has learned from the client's rows and from this consensus.
     Over(Option<Labels>),
-}
-
-impl Shared {
-    pub(crate) fn new(inputs: Inputs) -> Self {
-        Self {
-            state: Mutex::new(ClientState {
-                inputs,
-                known: Vec::new(),
-            }),
-            parties: AtomicU64::new(0),
-        }
-    }
-
-    pub(crate) fn check(&self, job: &Job) -> Result<(), String> {
-        self.lock().inputs.check(job)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, ClientState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn with_learner<T>(&self, use_it: impl FnOnce(&mut dyn Learner) -> T) -> T {
-        use_it(&mut *self.lock().inputs.learner)
-    }
-
-    /// The state, for party number `party`.
-    pub(crate) fn state(&self, party: u64) -> Result<MutexGuard<'_, ClientState>, Abort> {
-        let state = self.lock();
-        if self.parties.load(Ordering::SeqCst) == party {
-            Ok(state)
-        } else {
-            Err(Abort::Misuse("another session has begun".into()))
-        }
-    }
-
-    /// The client's party in a session of `job`. Parties of earlier sessions can do nothing more.
-    /// `allow_unanimous` says whether the client takes part where a consensus needs all votes and
-    /// so tells them.
-    pub(crate) fn party(
-        self: &Arc<Self>,
-        job: &Job,
-        at: SessionContext,
-        allow_unanimous: bool,
-    ) -> Result<Script<'static, Step>, Abort> {
-        job.check().map_err(Abort::Misuse)?;
-        if job.trust == Trust::MaliciousServer && at.credentials.is_none() {
-            return Err(Abort::Misuse(
-                "a job against a malicious server needs clients with credentials".into(),
-            ));
-        }
-        let party = self.parties.fetch_add(1, Ordering::SeqCst) + 1;
-        self.check(job).map_err(Abort::Misuse)?;
-        // Boxed: a future that moves leaves no copies of the secrets behind.
-        let session = Box::new(Session {
-            client: Arc::clone(self),
-            party,
-            job: job.clone(),
-            at,
-            allow_unanimous,
-        });
-        Ok(Script::new(CONSENSUS, move |io| session.run(io)))
-    }
 }

@@ -1,10 +1,10 @@
 //! One session of a client: an exchange, or the end of the job.
 
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 
 use undertone_garble::{self as garble, Audience, GARBLING};
 use undertone_job::record::{self, Claim};
-use undertone_job::{Job as _, SessionContext};
+use undertone_job::{Job as _, SessionContext, Turn};
 use undertone_kernel::pack::{pack, packed_len};
 use undertone_kernel::{BitMatrix, Wiped};
 use undertone_party::{Abort, Io, PartyId, SessionId};
@@ -14,7 +14,7 @@ use undertone_sum as sum;
 use zeroize::Zeroizing;
 
 use crate::ballots::{Labels, labels_len, read_labels};
-use crate::client::{ClientState, Shared, Step};
+use crate::client::{ClientState, Step};
 use crate::job::{Job, Votes, derive};
 use crate::learner::LearnerError;
 use crate::messages::{Kind, Opening, Plan};
@@ -44,8 +44,7 @@ fn check_invited(voters: &[PartyId], opening: &Opening) -> Result<(), Abort> {
 
 /// One session of a client.
 pub(crate) struct Session {
-    pub(crate) client: Arc<Shared>,
-    pub(crate) party: u64,
+    pub(crate) turn: Turn<ClientState>,
     pub(crate) job: Job,
     pub(crate) at: SessionContext,
     pub(crate) allow_unanimous: bool,
@@ -61,10 +60,6 @@ struct Helped {
 }
 
 impl Session {
-    fn state(&self) -> Result<MutexGuard<'_, ClientState>, Abort> {
-        self.client.state(self.party)
-    }
-
     pub(crate) async fn run(self: Box<Self>, io: Io) -> Result<Step, Abort> {
         // docs/spec/cotraining.md, step 1: what the session is for.
         let message = io.require(SERVER).await?;
@@ -82,7 +77,7 @@ impl Session {
                 let context = self.job.context(self.at.id, &message);
                 drop(message);
                 let labels = self.exchange(&io, context, &opening).await?;
-                let mut state = self.state()?;
+                let mut state = self.turn.lock()?;
                 let oldest = state.known.len().saturating_sub(1);
                 state.known.drain(..oldest);
                 state.known.push((opening.number, labels.clone()));
@@ -94,7 +89,7 @@ impl Session {
             }
             Kind::Over => {
                 // Step 11: the final learner.
-                self.state()?.inputs.learn(labels).map_err(broken)?;
+                self.turn.lock()?.inputs.learn(labels).map_err(broken)?;
                 Ok(Step::Over(opening.labels))
             }
         }
@@ -103,7 +98,7 @@ impl Session {
     /// FEDCT-11: a client that has the consensus of the exchange before this one gets it again. A
     /// server that was killed may have lost it, and continues from the one before.
     fn check_labels(&self, opening: &Opening) -> Result<(), Abort> {
-        let state = self.state()?;
+        let state = self.turn.lock()?;
         let before = match opening.kind {
             Kind::Exchange => opening.number.saturating_sub(1),
             Kind::Over => opening.number,
@@ -162,7 +157,7 @@ impl Session {
 
     /// Step 2: learns, and votes for each public row.
     fn vote(&self, context: SessionId, labels: Option<&Labels>) -> Result<BitMatrix, Abort> {
-        let mut state = self.state()?;
+        let mut state = self.turn.lock()?;
         state.inputs.learn(labels).map_err(broken)?;
         let votes = state.inputs.predict().map_err(broken)?;
         let votes = Wiped::from(votes);

@@ -70,8 +70,9 @@ impl undertone_job::Terms<Job> for Terms {
             return Err(Fault::of("votes", why));
         }
         let epsilon = job.noise.per_record(1, job.exchanges);
-        if self.max_epsilon.is_finite() && epsilon.is_none_or(|epsilon| epsilon > self.max_epsilon)
-        {
+        // What is no number allows nothing.
+        let is_low = epsilon.is_some_and(|epsilon| epsilon <= self.max_epsilon);
+        if self.max_epsilon != f64::INFINITY && !is_low {
             let epsilon = epsilon.map_or("no noise".into(), |e| format!("epsilon {e:.3}"));
             let why = format!(
                 "a vote has {epsilon} over {} exchanges, this client asks for {} at most",
@@ -112,6 +113,11 @@ mod tests {
             max_epsilon: 20.0,
             ..Terms::default()
         };
+        let none = Terms {
+            max_epsilon: f64::NAN,
+            ..Terms::default()
+        };
+        refused(&none, |_| (), "max_epsilon");
         refused(&noisy, |_| (), "max_epsilon");
         refused(
             &noisy,

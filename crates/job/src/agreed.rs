@@ -62,13 +62,16 @@ impl<J: PartialEq, T> AgreedJob<J, T> {
     }
 }
 
+/// Somebody who sees each result.
+type Observe<T> = Box<dyn FnMut(&T) + Send>;
+
 /// A client at any door: it checks jobs against its terms, keeps to one job, and has a record.
 pub struct Agreed<P: Participant> {
     part: P,
     record: Record,
     job: AgreedJob<P::Job, ()>,
     output: Option<P::Output>,
-    observe: Option<Box<dyn FnMut(&P::Output) + Send>>,
+    observe: Option<Observe<P::Output>>,
 }
 
 impl<P: Participant> fmt::Debug for Agreed<P> {

@@ -10,6 +10,7 @@
 
 use std::path::Path;
 
+use undertone_kernel::Prg;
 use undertone_party::{Abort, Aborted, PartyId, Phase, Script};
 
 use crate::checkpoint::Checkpoint;
@@ -52,6 +53,13 @@ pub trait Application: Send + 'static {
     /// The fewest clients with which the next session begins, of a roster of `roster` clients.
     fn needed(&self, roster: usize) -> usize;
 
+    /// Whether the next session can begin with the clients that are `present`, of which there are
+    /// enough.
+    fn can_begin(&mut self, present: &[PartyId]) -> bool {
+        let _ = present;
+        true
+    }
+
     /// A new job begins. Resets the state of the last one.
     fn begin(&mut self) {}
 
@@ -59,6 +67,18 @@ pub trait Application: Send + 'static {
     /// process did not finish.
     fn number(&self) -> u32 {
         0
+    }
+
+    /// The clients that can take part in the next session, if not all can.
+    fn eligible(&self) -> Option<Vec<PartyId>> {
+        None
+    }
+
+    /// The clients that take part in the next session, of those that are `present`, in ascending
+    /// order. `draws` is for chance.
+    fn members(&mut self, present: &[PartyId], draws: &mut Prg) -> Vec<PartyId> {
+        let _ = draws;
+        present.to_vec()
     }
 
     /// The server's party in a session with `clients`.

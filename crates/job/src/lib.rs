@@ -3,7 +3,9 @@
 //!
 //! A [`Job`] is an application's job as one type, which [`settle()`] makes from what people write.
 //! [`Terms`] are what a client agrees to. An [`Application`] and a [`Participant`] make the parties
-//! of sessions; a [`Simulation`] drives them in memory. So far `pssl` and `cotrain` have these.
+//! of sessions; a [`Simulation`] drives them in memory. `label`, `sum` and `fedgraph` do not have
+//! these yet.
+//!
 //! [`Fields`] are what a job states, with the digest by which its parties compare them. Clients'
 //! [`columns`] are compared by the server. The [`record`] holds what a client has answered. A
 //! [`StateFile`] is a file that must survive, and a [`Checkpoint`] is one with the state of a job.
@@ -27,9 +29,11 @@ mod application;
 mod checkpoint;
 pub mod columns;
 pub mod disk;
+mod forms;
 pub mod record;
 mod session;
 pub mod settle;
+mod shared;
 pub mod simulation;
 pub mod state_file;
 pub mod terms;
@@ -39,8 +43,9 @@ pub use agreed::{Agreed, AgreedJob};
 pub use application::{Application, Participant};
 pub use checkpoint::Checkpoint;
 pub use record::Record;
-pub use session::{Decline, Next, SessionContext, Unwilling};
+pub use session::{Decline, Next, SessionContext, Unwilling, check_credentials};
 pub use settle::{Entries, Fault, Job, Known, entries, from_offer, offer, settle};
+pub use shared::{Shared, Turn};
 pub use simulation::Simulation;
 pub use state_file::{StateError, StateFile};
 pub use terms::{Insist, Terms};

@@ -8,7 +8,7 @@ use undertone_setup::identity::Credentials;
 
 use crate::Record;
 use crate::record::Peers;
-use crate::settle::Fault;
+use crate::settle::{Fault, Job};
 
 /// A party's place in a session.
 #[derive(Debug)]
@@ -46,6 +46,19 @@ impl SessionContext {
             record: Record::none(),
         }
     }
+}
+
+/// Checks that a client can sign if the job needs that.
+///
+/// # Errors
+/// [`Abort::Misuse`] when it cannot.
+pub fn check_credentials<J: Job>(job: &J, at: &SessionContext) -> Result<(), Abort> {
+    if job.malicious_server() && at.credentials.is_none() {
+        return Err(Abort::Misuse(
+            "a job against a malicious server needs clients with credentials".into(),
+        ));
+    }
+    Ok(())
 }
 
 /// What follows a session.

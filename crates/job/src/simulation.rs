@@ -2,6 +2,7 @@
 
 use undertone_kdf::Seed;
 use undertone_kdf::simulated::{party as party_seed, session};
+use undertone_kernel::Prg;
 use undertone_party::{
     Abort, Aborted, Endpoint, Ledger, Limits, Network, Node, Party, PartyId, Script, SessionId,
     Stalled,
@@ -13,7 +14,7 @@ use crate::Record;
 use crate::agreed::Agreed;
 use crate::application::{Application, Participant};
 use crate::session::{Decline, SessionContext, Unwilling};
-use crate::settle::{Job, offer};
+use crate::settle::{Job, from_offer, offer};
 
 /// Why a simulation has no result.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -34,14 +35,16 @@ pub enum SimulationError {
     Stalled(#[from] Stalled),
 }
 
-/// The server and the clients of a job in one process. The clients read the server's offer, and
-/// their records live in memory, from session to session.
+/// The server and the clients of a job in one process. The clients agree to the server's job,
+/// and their records live in memory, from session to session.
 #[derive(Debug)]
 pub struct Simulation<A: Application, P: Participant<Job = A::Job>> {
     server: A,
     clients: Vec<Agreed<P>>,
     credentials: Vec<Credentials>,
     seed: Seed,
+    /// The randomness of the server's draws.
+    draws: Prg,
 }
 
 /// What a session gave.
@@ -71,10 +74,12 @@ impl<A: Application, P: Participant<Job = A::Job>> Simulation<A, P> {
         } else {
             Vec::new()
         };
-        let offer = offer(server.job());
+        // A job that no client could read on a network.
+        let read = from_offer::<A::Job>(&offer(server.job()));
+        read.map_err(|fault| misuse(PartyId::SERVER, fault.to_string()))?;
         let agree = |(id, part)| {
             let mut client = Agreed::new(part, Record::simulated());
-            let agreed = client.agree(&offer, signed);
+            let agreed = client.agree_to(server.job().clone(), signed);
             match agreed {
                 Ok(()) => Ok(client),
                 Err(why) => Err(SimulationError::Declined { client: id, why }),
@@ -88,6 +93,7 @@ impl<A: Application, P: Participant<Job = A::Job>> Simulation<A, P> {
                 .collect::<Result<_, _>>()?,
             server,
             credentials,
+            draws: seed.derive(session(&seed), "training draws", &[]).prg(),
             seed,
         })
     }
@@ -117,6 +123,11 @@ impl<A: Application, P: Participant<Job = A::Job>> Simulation<A, P> {
     /// The ids of all clients.
     pub fn all(&self) -> Vec<PartyId> {
         (0..self.clients.len()).map(PartyId::client).collect()
+    }
+
+    /// The clients of the next session if all are present. Each call draws anew.
+    pub fn members(&mut self) -> Vec<PartyId> {
+        self.server.members(&self.all(), &mut self.draws)
     }
 
     fn context(&self, me: PartyId) -> SessionContext {
@@ -161,7 +172,7 @@ impl<A: Application, P: Participant<Job = A::Job>> Simulation<A, P> {
         })
     }
 
-    /// Runs the next session, of all clients.
+    /// Runs the next session, of the clients that the server chooses from all.
     ///
     /// # Errors
     /// The server's [`Aborted`], or [`Stalled`].
@@ -169,7 +180,8 @@ impl<A: Application, P: Participant<Job = A::Job>> Simulation<A, P> {
         &mut self,
         network: Network<'_>,
     ) -> Result<Ran<A::Report, P::Output>, SimulationError> {
-        self.run_with(network, &self.all())
+        let members = self.members();
+        self.run_with(network, &members)
     }
 
     /// Runs the next session, of these clients.

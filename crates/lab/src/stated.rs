@@ -30,7 +30,7 @@ pub fn job<J: Job>(stated: &[Pair], own: Entries) -> Result<J, Failure> {
     for (key, value) in own {
         if all.insert(key.clone(), value).is_some() {
             return Err(Failure::usage(format!(
-                "--set {key}: it follows from the data"
+                "--set {key}: it follows from the data, or from other options"
             )));
         }
     }

@@ -25,6 +25,7 @@ mod server;
 mod shares;
 pub mod solo;
 mod spread;
+mod terms;
 mod tie;
 mod transfers;
 
@@ -41,6 +42,7 @@ pub use params::{Params, Variant};
 pub use scaling::Scale;
 pub use scores::Scores;
 pub use server::{Report, server};
+pub use terms::{PeerRows, PropagationTerms};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -3,8 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
 use undertone_hamming::{Backend, Phe};
-use undertone_job::Fields;
+use undertone_job::{Fields, settle};
 use undertone_party::SessionId;
 use undertone_sum::{Audience, Rules, Shape, Suite, Trust, Wiring};
 
@@ -67,32 +68,55 @@ pub const MAX_ALPHA: f64 = 0.9999;
 /// Smallest `α`: below, scores are those of direct neighbours alone, and barely tell rows apart.
 pub const MIN_ALPHA: f64 = 0.001;
 
-/// The parameters of a run.
-#[derive(Debug, Clone, Copy, PartialEq)]
+/// The parameters of label propagation.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Params {
-    /// Code length `L` in bits.
-    pub bits: usize,
-    /// Neighbours `k` of each row.
-    pub neighbours: usize,
-    /// The share `α` of a row's score that comes from its neighbours, [`MIN_ALPHA`] to
-    /// [`MAX_ALPHA`].
-    pub alpha: f64,
-    /// Weights and scaling.
-    pub variant: Variant,
-    /// How distances reach the server.
+    /// The protocol that brings distances to the server: `lwe`, `shade`, `phe`, `psm`, `sketch` or
+    /// `clear`.
+    #[serde(with = "settle::text")]
     pub backend: Backend,
-    /// Keys of the backend `phe`.
+    /// L, the length of a code in bits. `lwe` takes 16384 at most.
+    pub bits: usize,
+    /// k, the neighbours of each row.
+    pub neighbours: usize,
+    /// α, the share of a row's score that comes from its neighbours, 0.001 to 0.9999.
+    pub alpha: f64,
+    /// Weights and scaling: `balanced`, or `paper` for those that were published.
+    #[serde(with = "settle::text")]
+    pub variant: Variant,
+    /// Bits of the keys of `phe`: 2048, 3072 or 4096.
+    #[serde(rename = "key_bits", with = "key_bits")]
     pub phe: Phe,
     /// Fewest clients with which a run continues. With two, a sum tells each client the other's
     /// part.
     pub min_clients: usize,
-    /// Whether keys and sums withstand a malicious server.
-    pub trust: Trust,
-    /// The cipher of all masks.
+    /// The cipher of all masks: `aes128ctr` or `chacha20`.
+    #[serde(with = "settle::text")]
     pub suite: Suite,
+    /// Whether keys and sums withstand a server that lies about keys and about who dropped out.
+    /// Every client then needs a key. Default: whether all clients of the roster have keys; without
+    /// a roster no.
+    #[serde(rename = "malicious_server", with = "settle::flag")]
+    pub trust: Trust,
     /// The digest of the job that these parameters are part of. None if they are all that the
     /// parties agree on.
+    #[serde(skip)]
     pub job: Option<[u8; 32]>,
+}
+
+mod key_bits {
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+    use undertone_hamming::Phe;
+
+    pub(super) fn serialize<S: Serializer>(phe: &Phe, s: S) -> Result<S::Ok, S::Error> {
+        s.serialize_u64(phe.key_bits() as u64)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Phe, D::Error> {
+        let phe = Phe::new(usize::deserialize(d)?);
+        phe.map_err(|_| D::Error::custom("it must be 2048, 3072 or 4096"))
+    }
 }
 
 impl Default for Params {

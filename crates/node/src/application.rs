@@ -231,6 +231,10 @@ impl<A: undertone_job::Application> Application for Served<A> {
         self.application.needed(roster)
     }
 
+    fn can_begin(&mut self, present: &[PartyId]) -> bool {
+        self.application.can_begin(present)
+    }
+
     fn ready(&self) -> Result<(), String> {
         let ready = self.application.ready();
         ready.map_err(|error| error.to_string())
@@ -243,6 +247,18 @@ impl<A: undertone_job::Application> Application for Served<A> {
 
     fn session(&self) -> u32 {
         self.application.number()
+    }
+
+    fn eligible(&self) -> Option<Vec<PartyId>> {
+        self.application.eligible()
+    }
+
+    /// None if the system has no randomness.
+    fn members(&mut self, present: &[PartyId]) -> Vec<PartyId> {
+        match Seed::from_os() {
+            Ok(seed) => self.application.members(present, &mut seed.prg()),
+            Err(_) => Vec::new(),
+        }
     }
 
     fn server(

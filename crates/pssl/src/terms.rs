@@ -76,7 +76,9 @@ impl undertone_job::Terms<Job> for Terms {
             );
             return Err(Fault::of("reveal", why));
         }
-        if job.d_min.is_nan() || job.d_min < self.d_min {
+        // What is no number meets and allows nothing.
+        let is_far = job.d_min >= self.d_min;
+        if !is_far {
             let why = format!(
                 "the job joins rows at a distance of {}, this client asks for {}",
                 job.d_min, self.d_min
@@ -122,6 +124,11 @@ mod tests {
         };
         let anything = <Terms as undertone_job::Terms<Job>>::anything();
         assert_eq!(meets(&anything, &nowhere, false).unwrap_err().key, "d_min");
+        let none = Terms {
+            d_min: f64::NAN,
+            ..Terms::default()
+        };
+        assert_eq!(meets(&none, &job(), false).unwrap_err().key, "d_min");
         let more = Terms {
             reveal: Reveal::Accept,
             ..usual

@@ -68,6 +68,9 @@ fn _engine(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(pssl::pssl, m)?)?;
     m.add_function(wrap_pyfunction!(pssl::pssl_client, m)?)?;
     m.add_function(wrap_pyfunction!(options::job_digest, m)?)?;
+    m.add_function(wrap_pyfunction!(options::job_offer, m)?)?;
+    m.add_function(wrap_pyfunction!(options::job_read, m)?)?;
+    m.add_function(wrap_pyfunction!(options::check_terms, m)?)?;
     m.add_function(wrap_pyfunction!(pssl::pssl_server, m)?)?;
     m.add_function(wrap_pyfunction!(sum::sum_client, m)?)?;
     m.add_function(wrap_pyfunction!(sum::sum_server, m)?)?;
@@ -77,6 +80,5 @@ fn _engine(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(table::parse_labels, m)?)?;
     m.add_function(wrap_pyfunction!(table::strangers, m)?)?;
     m.add_function(wrap_pyfunction!(model::batches, m)?)?;
-    m.add_function(wrap_pyfunction!(train::train_digest, m)?)?;
     Ok(())
 }

@@ -12,9 +12,10 @@ use undertone::data::parts::ClassTable;
 use undertone::job::record::{Record, default_folder};
 use undertone::kdf::Seed;
 use undertone::label::LabelNoise;
+use undertone::label::{PeerRows, PropagationTerms};
 use undertone::node::Participant;
 use undertone::node::client::{self, Config, JoinError, Joined};
-use undertone::node::label::{Owner, PeerRows, Terms};
+use undertone::node::label::{Owner, Terms};
 use undertone::node::sum::Contributor;
 use undertone::rounds;
 use undertone::rounds::{Contribution, Mean, Round, Source};
@@ -177,25 +178,26 @@ pub(crate) struct LabelTerms {
 
 impl LabelTerms {
     fn terms(&self) -> PyResult<Terms> {
-        let usual = Terms::default();
+        let usual = PropagationTerms::default();
+        let (min_alpha, max_alpha) = if self.any_alpha {
+            (f64::MIN, f64::MAX)
+        } else {
+            (usual.min_alpha, usual.max_alpha)
+        };
+        let backends = self.backends.iter().map(|name| options::backend(name));
         Ok(Terms {
-            max_bits: self.max_bits,
-            max_neighbours: self.max_neighbours,
-            alpha: if self.any_alpha {
-                f64::MIN..=f64::MAX
-            } else {
-                usual.alpha
+            propagation: PropagationTerms {
+                max_bits: self.max_bits,
+                max_neighbours: self.max_neighbours,
+                min_alpha,
+                max_alpha,
+                backends: backends.collect::<PyResult<_>>()?,
+                max_peer_rows: match &self.max_peer_rows {
+                    None => PeerRows::Any,
+                    Some(rows) => rows.parse().map_err(value)?,
+                },
             },
-            backends: self
-                .backends
-                .iter()
-                .map(|name| options::backend(name))
-                .collect::<PyResult<_>>()?,
             min_clients: self.min_clients,
-            max_peer_rows: match &self.max_peer_rows {
-                None => PeerRows::Any,
-                Some(rows) => rows.parse().map_err(value)?,
-            },
             standardise: self.standardise,
             malicious_server: self.semi_honest.then_some(false),
         })

@@ -2,21 +2,23 @@
 
 use std::sync::Arc;
 
+use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyTuple};
+use serde_json::Value;
 use undertone::hamming::{Backend, Phe};
 use undertone::job::record::{Peer, Peers};
 use undertone::job::settle::hex;
-use undertone::job::{Entries, Job, Known, settle};
+use undertone::job::{Entries, Job, Known, Terms, entries, from_offer, offer, settle, terms};
 use undertone::kdf::Seed;
 use undertone::label::Params;
 use undertone::party::PartyId;
 use undertone::setup::identity::{Credentials, Identity, Pins};
-use undertone::{cotrain, pssl};
+use undertone::{cotrain, pssl, train};
 use zeroize::Zeroize;
 
-use crate::errors::value;
+use crate::errors::{declined, value};
 
 /// What a caller states of a job: a dictionary. A value of `None` is not stated.
 pub(crate) struct Stated(pub(crate) Entries);
@@ -42,6 +44,8 @@ impl<'py> FromPyObject<'_, 'py> for Stated {
                     return Err(value(format!("{key}: is not finite")));
                 }
                 real.into()
+            } else if let Ok(texts) = given.extract::<Vec<String>>() {
+                texts.into()
             } else {
                 let why = |_| value(format!("{key}: is no number, text or truth value"));
                 given.extract::<String>().map_err(why)?.into()
@@ -59,13 +63,94 @@ impl Stated {
     }
 }
 
+/// What Python asks of the jobs of an application.
+struct Jobs {
+    digest: fn(&Stated) -> PyResult<[u8; 32]>,
+    offer: fn(&Stated) -> PyResult<Vec<u8>>,
+    read: fn(&[u8]) -> PyResult<Entries>,
+    check: fn(&Stated, Stated, bool) -> PyResult<()>,
+}
+
+impl Jobs {
+    fn of<J: Job, T: Terms<J>>() -> Self {
+        Self {
+            digest: |rules| Ok(rules.job::<J>()?.digest()),
+            offer: |rules| Ok(offer(&rules.job::<J>()?)),
+            read: |offer| Ok(entries(&from_offer::<J>(offer).map_err(value)?)),
+            check: |rules, terms, signed| {
+                let terms: T = terms::terms(terms.0).map_err(value)?;
+                terms::holds(&terms, &rules.job::<J>()?, signed).map_err(declined)
+            },
+        }
+    }
+
+    fn named(application: &str) -> PyResult<Self> {
+        Ok(match application {
+            cotrain::Job::NAME => Self::of::<cotrain::Job, cotrain::Terms>(),
+            pssl::Job::NAME => Self::of::<pssl::Job, pssl::Terms>(),
+            train::Job::NAME => Self::of::<train::Job, train::Terms>(),
+            _ => return Err(value(format!("{application} is no application"))),
+        })
+    }
+}
+
 /// The digest of a job, by which parties compare their jobs.
 #[pyfunction]
 pub(crate) fn job_digest(application: &str, rules: Stated) -> PyResult<[u8; 32]> {
-    match application {
-        cotrain::Job::NAME => Ok(rules.job::<cotrain::Job>()?.digest()),
-        pssl::Job::NAME => Ok(rules.job::<pssl::Job>()?.digest()),
-        _ => Err(value(format!("{application} is no application"))),
+    (Jobs::named(application)?.digest)(&rules)
+}
+
+/// A job as a server offers it.
+#[pyfunction]
+pub(crate) fn job_offer<'py>(
+    py: Python<'py>,
+    application: &str,
+    rules: Stated,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let offer = (Jobs::named(application)?.offer)(&rules)?;
+    Ok(PyBytes::new(py, &offer))
+}
+
+/// The keys and values of an offer.
+#[pyfunction]
+pub(crate) fn job_read<'py>(
+    py: Python<'py>,
+    application: &str,
+    offer: &[u8],
+) -> PyResult<Bound<'py, PyDict>> {
+    let values = PyDict::new(py);
+    for (key, given) in (Jobs::named(application)?.read)(offer)? {
+        values.set_item(key, object(py, given)?)?;
+    }
+    Ok(values)
+}
+
+/// Checks a job against the terms of a client. `signed` says whether it knows a key of every
+/// client.
+#[pyfunction]
+pub(crate) fn check_terms(
+    application: &str,
+    rules: Stated,
+    terms: Stated,
+    signed: bool,
+) -> PyResult<()> {
+    (Jobs::named(application)?.check)(&rules, terms, signed)
+}
+
+/// A value of a job in Python.
+fn object<'py>(py: Python<'py>, given: Value) -> PyResult<Bound<'py, PyAny>> {
+    match given {
+        Value::Bool(flag) => flag.into_bound_py_any(py),
+        Value::String(text) => text.into_bound_py_any(py),
+        Value::Number(number) => match number.as_i64() {
+            Some(whole) => whole.into_bound_py_any(py),
+            None => number.as_f64().into_bound_py_any(py),
+        },
+        Value::Array(all) => {
+            let all = all.into_iter().map(|one| object(py, one));
+            PyTuple::new(py, all.collect::<PyResult<Vec<_>>>()?)?.into_bound_py_any(py)
+        }
+        Value::Null | Value::Object(_) => Ok(py.None().into_bound(py)),
     }
 }
 

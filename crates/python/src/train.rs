@@ -8,80 +8,38 @@ use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use undertone::job::Checkpoint;
-use undertone::job::Record;
+use undertone::job::{
+    Agreed, Application as _, Checkpoint, Job as _, Record, SessionContext, Terms as _, terms,
+};
 use undertone::kdf::Seed;
 use undertone::label::LabelNoise;
 use undertone::party::{Network, PartyId, SessionId};
-use undertone::simulate::TrainingSimulation;
-use undertone::train::{self, Census, Client, Data, Place, Report, Sampling, State, Step};
+use undertone::train::{
+    Census, Client, Data, Inputs, Job, Report, Server, Simulation, State, Step, Terms,
+};
 
 use crate::arrays::{self, contiguous};
 use crate::costs::Spent;
-use crate::errors::{self, number, numbers, of_client, simulation, value};
+use crate::errors::{self, number, numbers, of_client, simulation as failed, value};
 use crate::model::PyModel;
-use crate::options::{self, Keys, LabelRules};
+use crate::options::{self, Keys, Stated};
 use crate::party::{PyParty, Raised};
 use crate::pool;
 use crate::record::{self, PyRecord};
 use crate::sessions::{self, Simulated, client, lock};
 
-/// The parameters of a job, apart from those of label propagation.
-#[derive(FromPyObject)]
-#[pyo3(from_item_all)]
-struct TrainRules {
-    label_rounds: u32,
-    rounds: u32,
-    labels_from: String,
-    sampled: usize,
-    groups: Option<usize>,
-    epochs: u32,
-    learning_rate: Option<f32>,
-    weight_decay: f32,
-    consistency: f32,
-    clip: f32,
-    features: usize,
-    classes: usize,
-    parameters: usize,
-}
-
-fn job(rules: &Bound<'_, PyAny>, label_epsilon: Option<f64>) -> PyResult<train::Job> {
-    let propagation = rules.extract::<LabelRules>()?.params()?;
-    let rules: TrainRules = rules.extract()?;
-    let job = train::Job {
-        label_rounds: rules.label_rounds,
-        rounds: rules.rounds,
-        pseudo: rules.labels_from.parse().map_err(value)?,
-        propagation,
-        sampled: rules.sampled,
-        sampling: rules.groups.map_or(Sampling::Free, Sampling::Groups),
-        epochs: rules.epochs,
-        learning_rate: rules.learning_rate,
-        weight_decay: rules.weight_decay,
-        consistency: rules.consistency,
-        clip: rules.clip,
+fn job(rules: &Stated, label_epsilon: Option<f64>) -> PyResult<Job> {
+    let job = Job {
         label_epsilon,
-        features: rules.features,
-        classes: rules.classes,
-        parameters: rules.parameters,
-        // Models of Python have no names, and clients bring rows that are on one scale.
-        model: None,
-        mean_teacher: false,
-        scale: 1.0,
+        ..rules.job()?
     };
     job.check().map_err(value)?;
     Ok(job)
 }
 
-/// The digest of a job's parameters, by which parties compare them.
-#[pyfunction]
-pub(crate) fn train_digest(rules: &Bound<'_, PyAny>) -> PyResult<[u8; 32]> {
-    Ok(job(rules, None)?.digest())
-}
-
 /// A client's rows and labels.
 fn data(
-    job: &train::Job,
+    job: &Job,
     features: &Bound<'_, PyAny>,
     labels: &Bound<'_, PyAny>,
     noise: Option<(f64, Seed)>,
@@ -155,8 +113,7 @@ fn gave(report: &Report) -> Gave {
 /// All parties of a job in this process, between two sessions.
 #[pyclass(frozen, module = "undertone._engine")]
 pub(crate) struct Training {
-    sessions: Simulated<TrainingSimulation>,
-    job: train::Job,
+    sessions: Simulated<Simulation>,
 }
 
 #[pymethods]
@@ -166,7 +123,7 @@ impl Training {
     #[allow(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
-        rules: &Bound<'_, PyAny>,
+        rules: Stated,
         label_epsilon: Option<f64>,
         models: Vec<Py<PyAny>>,
         features: Vec<Bound<'_, PyAny>>,
@@ -175,7 +132,7 @@ impl Training {
         seed: Option<[u8; 32]>,
     ) -> PyResult<Self> {
         pool::ready()?;
-        let (job, seed) = (job(rules, label_epsilon)?, options::seed(seed)?);
+        let (job, seed) = (job(&rules, label_epsilon)?, options::seed(seed)?);
         let raised = Raised::default();
         let mut clients = Vec::with_capacity(models.len());
         for (place, model) in models.into_iter().enumerate() {
@@ -195,13 +152,17 @@ impl Training {
                 model,
                 raised: raised.clone(),
             };
-            clients.push(Client::new(Box::new(model), data, Record::simulated()));
+            let model = Box::new(model);
+            clients.push(Client::of(Terms::anything(), Inputs { model, data }));
         }
-        let first = contiguous(&first)?.to_vec();
-        let simulation =
-            TrainingSimulation::new(job.clone(), clients, first, seed).map_err(simulation)?;
+        let server = Server::new(job, contiguous(&first)?.to_vec());
+        let simulation = Simulation::new(server, clients, seed);
+        if let Some(error) = raised.take() {
+            return Err(error);
+        }
+        let simulation = simulation.map_err(|error| failed(error.into()))?;
         let sessions = Simulated::new(simulation, raised);
-        Ok(Self { sessions, job })
+        Ok(Self { sessions })
     }
 
     /// Runs the next session. Returns what it gave, and what each of its clients did.
@@ -210,15 +171,17 @@ impl Training {
         py: Python<'py>,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<(Gave, Vec<(i64, Did<'py>)>)> {
-        let session = |simulation: &mut TrainingSimulation, network: Network<'_>| {
+        let session = |simulation: &mut Simulation, network: Network<'_>| {
             let members = simulation.members();
-            simulation.run_over(network, members)
+            let run = simulation.run_with(network, &members)?;
+            Ok((members, run))
         };
-        let run = self
+        let step = self
             .sessions
-            .step(py, progress, session, |run| &run.ledgers)?;
+            .step(py, progress, session, |(_, run)| &run.ledgers);
+        let (members, run) = step?;
         let mut steps = Vec::with_capacity(run.clients.len());
-        for (who, step) in run.clients {
+        for (who, step) in members.into_iter().zip(run.clients) {
             let step = step.map_err(|error| errors::aborted(&error))?;
             steps.push((number(who), did(py, step)));
         }
@@ -228,20 +191,22 @@ impl Training {
     /// The parameters of the model.
     fn params<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray1<f32>>> {
         let params = |state: &State| PyArray1::from_slice(py, &state.model);
-        self.sessions.look(|simulation| params(simulation.state()))
+        self.sessions
+            .look(|simulation| params(simulation.server().state()))
     }
 
     /// Whether all rounds are over.
     #[getter]
     fn over(&self) -> PyResult<bool> {
         self.sessions
-            .look(|simulation| simulation.state().is_over(&self.job))
+            .look(|simulation| simulation.server().is_over())
     }
 
     /// The groups of clients.
     #[getter]
     fn groups(&self) -> PyResult<Vec<Vec<i64>>> {
-        self.sessions.look(|simulation| groups(simulation.state()))
+        self.sessions
+            .look(|simulation| groups(simulation.server().state()))
     }
 
     /// What each party has spent so far.
@@ -259,8 +224,8 @@ fn groups(state: &State) -> Vec<Vec<i64>> {
 /// A client of a job, between two sessions.
 #[pyclass(frozen, module = "undertone._engine")]
 pub(crate) struct TrainClient {
-    client: Client,
-    job: train::Job,
+    client: Mutex<Agreed<Client>>,
+    job: Job,
     record: Record,
     raised: Raised,
 }
@@ -269,15 +234,16 @@ pub(crate) struct TrainClient {
 impl TrainClient {
     #[new]
     fn new(
-        rules: &Bound<'_, PyAny>,
+        rules: Stated,
         model: Py<PyAny>,
         features: &Bound<'_, PyAny>,
         labels: &Bound<'_, PyAny>,
         noise: Option<(f64, [u8; 32])>,
+        terms: Stated,
         record: Option<&Bound<'_, PyRecord>>,
     ) -> PyResult<Self> {
         pool::ready()?;
-        let job = job(rules, None)?;
+        let job = job(&rules, None)?;
         let secret = noise.map(|(_, secret)| Seed::from_bytes(secret));
         let noise = noise.map(|(epsilon, secret)| (epsilon, Seed::from_bytes(secret)));
         let data = data(&job, features, labels, noise)?;
@@ -290,9 +256,11 @@ impl TrainClient {
             model,
             raised: raised.clone(),
         };
-        let client = Client::new(Box::new(model), data, record.clone());
+        let model = Box::new(model);
+        let terms = terms::terms(terms.0).map_err(value)?;
+        let client = Client::of(terms, Inputs { model, data });
         Ok(Self {
-            client,
+            client: Mutex::new(Agreed::new(client, record.clone())),
             job,
             record,
             raised,
@@ -302,7 +270,8 @@ impl TrainClient {
     /// The last round in which the client began to take part, if the job has begun.
     #[getter]
     fn last(&self, py: Python<'_>) -> PyResult<Option<u32>> {
-        py.detach(|| self.client.last()).map_err(value)
+        let census = py.detach(|| self.record.census()).map_err(value)?;
+        Ok(census.map(|census| census.last))
     }
 
     /// The client's party in a session.
@@ -313,24 +282,26 @@ impl TrainClient {
         index: i64,
         session: [u8; 32],
         credentials: Option<Keys>,
-        max_peer_rows: Option<usize>,
         seed: Option<[u8; 32]>,
     ) -> PyResult<PyParty> {
         pool::ready()?;
         let (me, session) = (client(index)?, SessionId(session));
+        let is_signed = credentials.is_some();
         record::know(&self.record, credentials.as_ref());
-        let place = Place {
-            session,
-            me,
-            seed: options::seed(seed)?,
+        let at = SessionContext {
             credentials: credentials.map(|keys| keys.credentials(me)).transpose()?,
-            max_peer_rows,
+            ..SessionContext::new(session, me, options::seed(seed)?)
         };
-        let party = py.detach(|| self.client.party(self.job.clone(), place));
+        let party = py.detach(|| {
+            let mut client = lock(&self.client);
+            let agreed = client.agree_to(self.job.clone(), is_signed);
+            agreed.map_err(errors::declined)?;
+            client.client(at).map_err(errors::unwilling)
+        });
         if let Some(error) = self.raised.take() {
             return Err(error);
         }
-        let party = party.map_err(errors::misuse)?;
+        let party = party?;
         let convert = |py: Python<'_>, step: Step| did(py, step).into_py_any(py);
         let party = PyParty::new((me, session), party, Arc::new(convert));
         let party = party.with_callbacks(self.raised.clone());
@@ -341,8 +312,7 @@ impl TrainClient {
 /// The server of a job, between two sessions.
 #[pyclass(frozen, module = "undertone._engine")]
 pub(crate) struct TrainServer {
-    job: train::Job,
-    state: Arc<Mutex<State>>,
+    server: Arc<Mutex<Server>>,
 }
 
 #[pymethods]
@@ -350,11 +320,11 @@ impl TrainServer {
     /// A new job from the parameters `first` on, or the one whose state is given.
     #[new]
     fn new(
-        rules: &Bound<'_, PyAny>,
+        rules: Stated,
         first: Option<PyReadonlyArray1<'_, f32>>,
         state: Option<&[u8]>,
     ) -> PyResult<Self> {
-        let job = job(rules, None)?;
+        let job = job(&rules, None)?;
         let state = match (first, state) {
             (_, Some(state)) => {
                 State::read(state, &job).map_err(|why| value(format!("state: {why}")))?
@@ -362,17 +332,15 @@ impl TrainServer {
             (Some(first), None) => State::new(contiguous(&first)?.to_vec()),
             (None, None) => return Err(value("give params or state")),
         };
-        let state = Arc::new(Mutex::new(state));
-        Ok(Self { job, state })
+        let server = Arc::new(Mutex::new(Server::resume(job, state)));
+        Ok(Self { server })
     }
 
     /// The clients of the next session, of those that are present.
     fn members(&self, present: Vec<i64>, seed: Option<[u8; 32]>) -> PyResult<Vec<i64>> {
         let present = sessions::clients(present)?;
         let mut prg = options::seed(seed)?.prg();
-        Ok(numbers(
-            &lock(&self.state).members(&self.job, &present, &mut prg),
-        ))
+        Ok(numbers(&lock(&self.server).members(&present, &mut prg)))
     }
 
     /// Begins the next session, of these clients. The caller keeps the state before it sends
@@ -385,20 +353,12 @@ impl TrainServer {
     ) -> PyResult<PyParty> {
         pool::ready()?;
         let (members, session) = (sessions::clients(members)?, SessionId(session));
-        let server = train::Server {
-            job: self.job.clone(),
-            session,
-            members,
-            seed: options::seed(seed)?,
-        };
-        let mut state = lock(&self.state);
-        let is_over = state.is_over(&self.job);
-        state.begin(&self.job);
-        let party = server.party(&state, is_over).map_err(errors::misuse)?;
-        drop(state);
-        let shared = Arc::clone(&self.state);
+        let at = SessionContext::new(session, PartyId::SERVER, options::seed(seed)?);
+        let party = lock(&self.server).server(at, members);
+        let party = party.map_err(errors::misuse)?;
+        let shared = Arc::clone(&self.server);
         let convert = move |py: Python<'_>, report: Report| {
-            lock(&shared).take(&report);
+            lock(&shared).ended(Ok(&report));
             gave(&report).into_py_any(py)
         };
         let place = (PartyId::SERVER, session);
@@ -407,47 +367,47 @@ impl TrainServer {
 
     /// The state in bytes.
     fn state<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        let bytes = py.detach(|| lock(&self.state).write());
+        let bytes = py.detach(|| lock(&self.server).state().write());
         PyBytes::new(py, &bytes)
     }
 
     /// The parameters of the model.
     fn params<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f32>> {
-        PyArray1::from_slice(py, &lock(&self.state).model)
+        PyArray1::from_slice(py, &lock(&self.server).state().model)
     }
 
     /// The last round begun.
     #[getter]
     fn begun(&self) -> u32 {
-        lock(&self.state).begun
+        lock(&self.server).state().begun
     }
 
     /// The clients of the job, once the census has counted them.
     #[getter]
     fn clients(&self) -> Option<Vec<i64>> {
-        let state = lock(&self.state);
-        let clients = &state.census.as_ref()?.clients;
+        let server = lock(&self.server);
+        let clients = &server.state().census.as_ref()?.clients;
         Some(clients.iter().map(|client| number(client.id)).collect())
     }
 
     /// The groups of clients.
     #[getter]
     fn groups(&self) -> Vec<Vec<i64>> {
-        groups(&lock(&self.state))
+        groups(lock(&self.server).state())
     }
 
     /// Whether all rounds are over. Clients may still wait for the final model.
     #[getter]
     fn over(&self) -> bool {
-        let state = lock(&self.state);
-        state.census.is_some() && state.is_over(&self.job)
+        let server = lock(&self.server);
+        server.state().census.is_some() && server.is_over()
     }
 
     /// The rounds that are finished, and their contributors.
     #[getter]
     fn taken(&self) -> Vec<(u32, Vec<i64>)> {
-        let state = lock(&self.state);
-        let taken = state.taken.iter();
+        let server = lock(&self.server);
+        let taken = server.state().taken.iter();
         taken
             .map(|taken| (taken.number, numbers(&taken.contributors)))
             .collect()
@@ -464,8 +424,8 @@ pub(crate) struct TrainCheckpoint {
 #[pymethods]
 impl TrainCheckpoint {
     #[new]
-    fn new(py: Python<'_>, path: PathBuf, rules: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let job = job(rules, None)?;
+    fn new(py: Python<'_>, path: PathBuf, rules: Stated) -> PyResult<Self> {
+        let job = job(&rules, None)?;
         let (digest, most) = (job.digest(), State::max_bytes(&job));
         let opened = py.detach(|| Checkpoint::open(&path, "train in Python", &digest, most));
         let (file, found) = opened.map_err(value)?;

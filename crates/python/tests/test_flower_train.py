@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from test_train import Softmax
 
 import undertone
-from undertone import Examples, Schedule, TrainJob
+from undertone import Examples, Schedule, TrainJob, TrainTerms
 from undertone.flower import SIMULATED, TrainRun, secure, train, trained
 from undertone.flower._train import _Checkpoint
 from undertone.flower._wire import FRAMES, GONE, TERMS
@@ -61,7 +62,9 @@ class Owners:
     def app(self, **terms: Any) -> ClientApp:
         app = ClientApp(mods=[secure(clip=2.0, max_weight=400.0)])
         make = lambda context: Counting(FEATURES, CLASSES)  # noqa: E731
-        terms = {"record": SIMULATED, **terms}
+        names = {one.name for one in fields(TrainTerms)}
+        agreed = TrainTerms(**{name: terms.pop(name) for name in names & terms.keys()})
+        terms = {"record": SIMULATED, "terms": agreed, **terms}
         app.query("undertone_train")(
             trained(make, self.load, self.save, **terms)
         )
@@ -277,7 +280,7 @@ def test_a_restarted_node_keeps_its_record(
         ({"max_epochs": 1}, {}, "max_epochs"),
         ({"classes": 11}, {}, "this client has 11"),
         ({"max_bits": 256}, {}, "max_bits"),
-        ({}, {"alpha": 0.1}, "any_alpha"),
+        ({}, {"alpha": 0.1}, "min_alpha"),
     ],
 )
 def test_terms(terms: dict[str, Any], rules: dict[str, Any], why: str, tmp_path: Path) -> None:

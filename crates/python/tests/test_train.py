@@ -16,7 +16,16 @@ from conftest import ROOT
 from numpy.typing import NDArray
 
 import undertone
-from undertone import SERVER, Examples, Schedule, Targets, TrainClient, TrainJob, TrainServer
+from undertone import (
+    SERVER,
+    Examples,
+    Schedule,
+    Targets,
+    TrainClient,
+    TrainJob,
+    TrainServer,
+    TrainTerms,
+)
 
 Array = NDArray[np.float32]
 Dealt = tuple[list[tuple[Any, Any]], tuple[Any, Any]]
@@ -409,6 +418,37 @@ class Own:
         clients = [self.client(one).session(party.session) for one in party.members]
         undertone.run(party, clients)
         return party.result(), [client.result() for client in clients]
+
+
+def test_a_client_declines_what_its_terms_do_not_allow(dealt: Callable[..., Dealt]) -> None:
+    clients = dealt(clients=5, rows=40)[0]
+
+    def session(terms: TrainTerms, **options: Any) -> None:
+        job = Own(clients, **options).job
+        client = TrainClient(
+            0, job, Softmax(), *clients[0], terms=terms, record=undertone.Record.simulated()
+        )
+        client.session(bytes(32))
+
+    session(TrainTerms())
+    refused: list[tuple[TrainTerms, dict[str, Any], str]] = [
+        (TrainTerms(), {"free_sampling": True}, "allow_free_sampling"),
+        (TrainTerms(groups_at_least=6), {}, "groups_at_least"),
+        (TrainTerms(max_rounds=2), {}, "max_rounds"),
+        (TrainTerms(max_epochs=4), {}, "max_epochs"),
+        (TrainTerms(max_bits=511), {}, "max_bits"),
+        (TrainTerms(malicious_server=True), {}, "malicious_server"),
+        (TrainTerms(), {"backend": "psm"}, "backends"),
+    ]
+    for terms, options, why in refused:
+        with pytest.raises(undertone.RefusedError, match=f"term {why}"):
+            session(terms, **options)
+    session(TrainTerms(backends=("psm",)), backend="psm")
+    job = Own(clients).job
+    assert TrainJob.read(job.offer).digest == job.digest
+    with pytest.raises(ValueError, match="max_peer_rows"):
+        session(TrainTerms(max_peer_rows="many"))
+    session(TrainTerms(max_peer_rows=500))
 
 
 def test_parties_without_io(dealt: Callable[..., Dealt]) -> None:

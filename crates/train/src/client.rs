@@ -1,81 +1,67 @@
-//! A client's side of a job.
+//! What a client of a job keeps between sessions.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-use undertone_job::record::{self, Answering, Claim, Claims, Record, RecordError};
-use undertone_kdf::Seed;
-use undertone_kernel::Wiped;
-use undertone_label as label;
-use undertone_label::input::names_digest;
-use undertone_party::{Abort, Io, PartyId, Script, SessionId};
-use undertone_setup::group::{self, Secrecy};
-use undertone_setup::identity::Credentials;
-use undertone_sum::{self as sum, Audience, Rules, Shape, Trust, Wiring};
-use zeroize::Zeroizing;
+use std::sync::Arc;
 
 use crate::data::Data;
-use crate::groups::{Counted, are_whole, deal};
-use crate::job::{Job, PseudoLabels, Sampling};
-use crate::messages::{
-    Advertisement, Kind, Opening, digest, receive_model, same_names, write_groups,
-};
-use crate::model::{Examples, Model, ModelError, Schedule, Target};
-use crate::pseudo::{self, Directed};
-use crate::state::{Census, Kept};
-use crate::{MODEL, UPDATE};
+use crate::job::Job;
+use crate::model::Model;
 
-const SERVER: PartyId = PartyId::SERVER;
-
-const OTHER_JOB: &str = "it names another job than this client's, or gives it another number";
-
-/// The number of the sum of class counts among the sums of a session.
-pub(crate) const COUNTS: u32 = 0;
-
-/// The number of the sum of updates. Label propagation has the sum before it.
-pub(crate) const UPDATES: u32 = 1;
-
-/// A client of a job: its model, its data, and the record of what they have answered.
-#[derive(Debug, Clone)]
-pub struct Client(Arc<Shared>);
-
-/// The state that the parties of a client's sessions share. A party of an earlier session may still
-/// run when the next one begins.
-#[derive(Debug)]
-struct Shared {
-    desk: Mutex<Desk>,
-    record: Record,
-    /// The number of parties created. Only the last one may use the desk.
-    parties: AtomicU64,
+/// What a client brings to a job.
+pub struct Inputs {
+    /// The model. Its parameters are those of the server in each round.
+    pub model: Box<dyn Model>,
+    /// Rows, divided by the job's scale, and labels.
+    pub data: Data,
 }
 
-struct Desk {
-    model: Box<dyn Model>,
-    data: Arc<Data>,
-}
-
-impl fmt::Debug for Desk {
+impl fmt::Debug for Inputs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Desk")
+        f.debug_struct("Inputs")
             .field("data", &self.data)
             .finish_non_exhaustive()
     }
 }
 
-/// A client's place in a session.
-#[derive(Debug)]
-pub struct Place {
-    /// The session.
-    pub session: SessionId,
-    /// The client.
-    pub me: PartyId,
-    /// The client's randomness.
-    pub seed: Seed,
-    /// With credentials the client signs its keys and checks all signatures.
-    pub credentials: Option<Credentials>,
-    /// Most rows that another client may bring to label propagation.
-    pub max_peer_rows: Option<usize>,
+/// What a client keeps between sessions.
+pub(crate) struct ClientState {
+    pub(crate) model: Box<dyn Model>,
+    pub(crate) data: Arc<Data>,
+}
+
+impl fmt::Debug for ClientState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientState")
+            .field("data", &self.data)
+            .finish_non_exhaustive()
+    }
+}
+
+impl From<Inputs> for ClientState {
+    fn from(Inputs { model, data }: Inputs) -> Self {
+        let data = Arc::new(data);
+        Self { model, data }
+    }
+}
+
+impl ClientState {
+    pub(crate) fn check(&self, job: &Job) -> Result<(), String> {
+        let pairs = [
+            ("features", self.data.rows().dim, job.features),
+            ("classes", self.data.labelling().classes(), job.classes),
+            (
+                "model parameters",
+                self.model.params().len(),
+                job.parameters,
+            ),
+        ];
+        for (what, have, due) in pairs {
+            if have != due {
+                return Err(format!("{what}: {have}, the job has {due}"));
+            }
+        }
+        Ok(())
+    }
 }
 
 /// The result of a session for a client.
@@ -104,479 +90,4 @@ pub struct Trained {
     /// What another client's number of rows means for this client's embeddings: see
     /// [`rows_warning`](label::rows_warning).
     pub warning: Option<String>,
-}
-
-/// A client's update, ready to be added up.
-struct Update {
-    words: Zeroizing<Vec<u32>>,
-    trained: Trained,
-}
-
-impl Client {
-    /// A client with this model and these data, whose answers are in `record`.
-    pub fn new(model: Box<dyn Model>, data: Data, record: Record) -> Self {
-        let desk = Desk {
-            model,
-            data: Arc::new(data),
-        };
-        Self(Arc::new(Shared {
-            desk: Mutex::new(desk),
-            record,
-            parties: AtomicU64::new(0),
-        }))
-    }
-
-    /// The last round in which the client began to take part, if the job has begun.
-    ///
-    /// # Errors
-    /// The record cannot be read.
-    pub fn last(&self) -> Result<Option<u32>, RecordError> {
-        Ok(self.0.record.census()?.map(|census| census.last))
-    }
-
-    /// Uses the model. Waits while a session uses it.
-    pub fn with_model<T>(&self, use_it: impl FnOnce(&mut dyn Model) -> T) -> T {
-        use_it(&mut *lock(&self.0.desk).model)
-    }
-
-    /// The client's party in a session of `job`. Parties of earlier sessions can do nothing more.
-    ///
-    /// # Errors
-    /// [`Abort::Misuse`] when the job is impossible, or the client's data or model do not fit it.
-    pub fn party(&self, job: Job, place: Place) -> Result<Script<'static, Step>, Abort> {
-        job.check().map_err(Abort::Misuse)?;
-        if job.propagation.trust == Trust::MaliciousServer && place.credentials.is_none() {
-            return Err(Abort::Misuse(
-                "a job against a malicious server needs clients with credentials".into(),
-            ));
-        }
-        let party = self.0.parties.fetch_add(1, Ordering::SeqCst) + 1;
-        let desk = self.desk(party)?;
-        let fits = [
-            ("features", desk.data.rows().dim, job.features),
-            ("classes", desk.data.labelling().classes(), job.classes),
-            (
-                "model parameters",
-                desk.model.params().len(),
-                job.parameters,
-            ),
-        ];
-        for (what, have, due) in fits {
-            if have != due {
-                return Err(Abort::Misuse(format!("{what}: {have}, the job has {due}")));
-            }
-        }
-        drop(desk);
-        // Boxed: a future that moves leaves no copies of the secrets behind.
-        let session = Box::new(Session {
-            client: self.clone(),
-            party,
-            job,
-            place,
-        });
-        Ok(Script::new(MODEL, move |io| session.run(io)))
-    }
-
-    /// The desk, for party number `party`.
-    fn desk(&self, party: u64) -> Result<MutexGuard<'_, Desk>, Abort> {
-        let desk = lock(&self.0.desk);
-        if self.0.parties.load(Ordering::SeqCst) == party {
-            Ok(desk)
-        } else {
-            Err(Abort::Misuse("another session has begun".into()))
-        }
-    }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// What peers read. The record keeps the reason for its owner.
-fn refused() -> Abort {
-    Abort::Misuse(record::TOLD.into())
-}
-
-fn broken(error: ModelError) -> Abort {
-    Abort::Misuse(error.to_string())
-}
-
-/// One session of a client.
-struct Session {
-    client: Client,
-    party: u64,
-    job: Job,
-    place: Place,
-}
-
-impl Session {
-    fn desk(&self) -> Result<MutexGuard<'_, Desk>, Abort> {
-        self.client.desk(self.party)
-    }
-
-    async fn run(self: Box<Self>, io: Io) -> Result<Step, Abort> {
-        // docs/spec/training.md, step 1: what the session is for.
-        let opening = Opening::read(&io.require(SERVER).await?);
-        let opening = opening.map_err(Abort::malformed(SERVER))?; // TRAIN-1
-        // TRAIN-2.
-        if opening.members.binary_search(&self.place.me).is_err() {
-            let fault = "its set of members leaves this client out";
-            return Err(Abort::cheated(SERVER, fault));
-        }
-        match opening.kind {
-            Kind::Census => self.census(io).await,
-            Kind::Round => self.round(io, opening).await,
-            Kind::Over => {
-                // TRAIN-9.
-                let census = self.client.0.record.census();
-                let census = census.map_err(|_| refused())?;
-                if census.is_some_and(|census| census.session != opening.census) {
-                    return Err(Abort::cheated(SERVER, OTHER_JOB));
-                }
-                // Step 13: the final model.
-                let model = receive_model(&io, self.job.parameters).await?;
-                self.desk()?.model.set_params(&model).map_err(broken)?;
-                Ok(Step::Over(model))
-            }
-        }
-    }
-
-    /// The claims of this session.
-    fn claims(&self) -> record::Session {
-        self.client.0.record.session(&record::Place {
-            session: self.place.session,
-            seed: &self.place.seed,
-            job: self.job.digest(),
-        })
-    }
-
-    async fn census(&self, io: Io) -> Result<Step, Abort> {
-        let Place { session, me, .. } = self.place;
-        let (job, min_clients) = (&self.job, self.job.propagation.min_clients);
-        let claims = self.claims();
-        let claim = |counted: Option<Vec<PartyId>>, state: Zeroizing<Vec<u8>>| Claim::Census {
-            me,
-            counted,
-            state,
-        };
-        // TRAIN-7: after a round with other groups this client would be in sums over other sets. A
-        // server that repeats censuses could look for groups of its own clients.
-        claims.check(claim(None, Zeroizing::default()))?;
-
-        // Step 3: the clients, and a seed that the server does not know.
-        let data = Arc::clone(&self.desk()?.data);
-        let ad = Advertisement {
-            rows: data.rows().len() as u32,
-            labelled: data.labelling().labelled().count() as u32,
-            job: job.digest(),
-            names: names_digest(data.labelling().names()),
-        };
-        let rules = group::Rules {
-            session,
-            secrecy: Secrecy::Sealed,
-            min_clients,
-        };
-        let derive = |purpose| self.place.seed.derive(session, purpose, &[me.to_wire()]);
-        let credentials = self.place.credentials.clone();
-        let setup = group::client(rules, me, ad.write(), credentials, derive("census"))?;
-        let group = io.run(setup).await?;
-        let counted =
-            |member: &group::Member| Advertisement::counted(member.id, &member.advertisement, job);
-        let clients: Vec<Counted> = group
-            .members
-            .iter()
-            .map(counted)
-            .collect::<Result<_, _>>()?;
-        same_names(&group.members)?;
-
-        // Step 4, for free sampling: the sum of class counts, under pads that all clients know.
-        let ids: Vec<PartyId> = clients.iter().map(|client| client.id).collect();
-        // The difference of two counts would tell of the labels of one client.
-        let counted = job.counts_once().then(|| ids.clone());
-        claims.claim(claim(counted.clone(), Zeroizing::default()))?;
-        let mut counts = Wiped::default();
-        if job.counts_once() {
-            let rules = count_rules(job, session, clients.len());
-            let own = Zeroizing::new(data.brought().counts());
-            let pads = |who| count_pads(&group.seed, session, who, job.classes);
-            let padded = own.iter().zip(pads(me));
-            let words = padded.map(|(count, pad)| count.wrapping_add(pad)).collect();
-            let input = sum::Input {
-                words: sum::Words::Ready(Zeroizing::new(words)),
-                claims: Claims::Made(Some(ids.clone())),
-                ..sum::Input::plain(Vec::new()).with_credentials(self.place.credentials.clone())
-            };
-            let sum = sum::client(rules, me, input, derive("census sum"))?;
-            counts = Wiped::from(io.run(sum).await?.shared);
-            for who in &ids {
-                for (count, pad) in counts.iter_mut().zip(pads(*who)) {
-                    *count = count.wrapping_sub(pad);
-                }
-            }
-        }
-
-        // Step 5: the groups, the same for all clients.
-        io.phase(MODEL).await;
-        let groups = match job.sampling {
-            Sampling::Groups(least) => deal(&clients, least, session, &group.seed),
-            Sampling::Free => Vec::new(),
-        };
-        io.send(SERVER, write_groups(&groups));
-        let kept = Kept {
-            census: Census {
-                session,
-                clients,
-                groups,
-            },
-            counts,
-        };
-        claims.claim(claim(counted, kept.write()))?;
-        Ok(Step::Counted)
-    }
-
-    /// Step 2: claims this round (TRAIN-9 to TRAIN-11). Returns what the client kept of the census.
-    fn begin(&self, opening: &Opening) -> Result<Kept, Abort> {
-        let cheated = |fault: &str| Err(Abort::cheated(SERVER, fault));
-        let (record, me, number) = (&self.client.0.record, self.place.me, opening.number);
-        let claim = Claim::Round {
-            census: opening.census,
-            me,
-            number,
-        };
-        let Some(census) = record.census().map_err(|_| refused())? else {
-            // The owner reads why.
-            self.claims().claim(claim)?;
-            return Err(refused());
-        };
-        // TRAIN-9.
-        if census.session != opening.census || census.me != me {
-            return cheated(OTHER_JOB);
-        }
-        let kept = Kept::read(census.session, &census.state);
-        let kept = kept.map_err(|_| refused())?;
-        // TRAIN-11.
-        let members = &opening.members;
-        let is_client = |id: &PartyId| kept.census.clients.iter().any(|client| client.id == *id);
-        let is_allowed = match self.job.sampling {
-            Sampling::Groups(_) => are_whole(members, &kept.census.groups),
-            Sampling::Free => members.iter().all(is_client),
-        };
-        if !is_allowed {
-            return cheated("its set of members is not made of whole groups of the job's clients");
-        }
-        // TRAIN-10: a round is run once. Two sums of one round that differ by a client would reveal
-        // that client's update.
-        let other = "it starts a round that is over, or that the job does not have";
-        if number > self.job.last() {
-            return cheated(other);
-        }
-        match self.claims().claim(claim) {
-            Ok(()) => Ok(kept),
-            Err(_) if number <= census.last => cheated(other),
-            Err(refusal) => Err(refusal.into()),
-        }
-    }
-
-    async fn round(&self, io: Io, opening: Opening) -> Result<Step, Abort> {
-        let kept = self.begin(&opening)?;
-        let Opening {
-            number, members, ..
-        } = opening;
-        let (job, me) = (&self.job, self.place.me);
-
-        // Step 6: the model.
-        let model = receive_model(&io, job.parameters).await?;
-        let data = Arc::clone(&self.desk()?.data);
-        self.desk()?.model.set_params(&model).map_err(broken)?;
-        let context = job.context(
-            self.place.session,
-            kept.census.session,
-            number,
-            &digest(&model),
-            &members,
-        );
-        let derive = |purpose| self.place.seed.derive(context, purpose, &[me.to_wire()]);
-        let only = || match job.sampling {
-            Sampling::Groups(_) => Some(members.clone()),
-            Sampling::Free => None,
-        };
-        let needed = job.needed(members.len());
-        // The signatures that count are those of the round's clients.
-        let credentials = || {
-            self.place.credentials.as_ref().map(|own| Credentials {
-                identity: own.identity.clone(),
-                pins: own.pins.only(&members),
-            })
-        };
-
-        // Steps 7 to 9: pseudo-labels.
-        let own = data.labelling();
-        let source = job.pseudo_in(number);
-        let mut warning = None;
-        let pseudo: Vec<Target> = match source {
-            PseudoLabels::None => Vec::new(),
-            PseudoLabels::Network => {
-                let probabilities = self.desk()?.model.predict(data.rows()).map_err(broken)?;
-                pseudo::predicted(&probabilities, own)?
-            }
-            PseudoLabels::Local | PseudoLabels::Joint => {
-                let embeddings = self.desk()?.model.embed(data.rows()).map_err(broken)?;
-                let brought = match source {
-                    PseudoLabels::Local => own,
-                    _ => data.brought(),
-                };
-                let directed = Directed::new(&embeddings, brought)?;
-                drop(embeddings);
-                let params = job.propagation(needed);
-                if source == PseudoLabels::Local {
-                    directed.propagate(&params, &derive("projection"), own)?
-                } else {
-                    let input = label::Input {
-                        credentials: credentials(),
-                        max_peer_rows: self.place.max_peer_rows,
-                        class_counts: job.counts_once().then(|| kept.counts.to_vec()),
-                        ..directed.input(Answering::Made(only()))?
-                    };
-                    let propagation =
-                        label::client(me, context, params, input, derive("propagation"))?;
-                    let outcome = io.run(propagation).await?;
-                    warning = outcome.warning;
-                    directed.targets(&outcome.labels, own)
-                }
-            }
-        };
-
-        // Step 10: the update.
-        io.phase(UPDATE).await;
-        let schedule = self.schedule(&kept, number, derive("update"));
-        let Update { words, trained } = self.update(&model, &data, &pseudo, schedule, &members)?;
-        drop((model, pseudo));
-        io.send(SERVER, &[]);
-
-        // Step 11: the sum of all updates.
-        let rules = update_rules(job, context, needed);
-        let input = sum::Input {
-            words: sum::Words::Ready(words),
-            claims: Claims::Made(only()),
-            ..sum::Input::plain(Vec::new()).with_credentials(credentials())
-        };
-        io.run(sum::client(rules, me, input, derive("sum"))?)
-            .await?;
-        Ok(Step::Trained(Trained {
-            number,
-            warning,
-            ..trained
-        }))
-    }
-
-    fn schedule(&self, kept: &Kept, number: u32, seed: Seed) -> Schedule {
-        let (job, census) = (&self.job, &kept.census);
-        let own = census
-            .clients
-            .iter()
-            .find(|client| client.id == self.place.me);
-        let labelled = own.map_or(0, |client| client.labelled as usize).min(50);
-        let holders = census.clients.iter().filter(|client| client.labelled > 0);
-        let (holders, labels) = holders.fold((0, 0), |(holders, labels), client| {
-            (holders + 1, labels + u64::from(client.labelled))
-        });
-        // A client without labels takes twice the mean number of labels (arXiv 2210.06434, A.2).
-        let mean = (labels as f64 / f64::from(holders.max(1u32))).round() as usize;
-        Schedule {
-            epochs: job.epochs as usize,
-            labelled,
-            pseudo: match labelled {
-                0 => (2 * mean).clamp(1, 100),
-                labelled => labelled,
-            },
-            learning_rate: job.learning_rate_in(number, labelled),
-            weight_decay: job.weight_decay,
-            consistency: job.consistency_in(number),
-            seed,
-        }
-    }
-
-    /// Trains, and encodes the change of each parameter.
-    fn update(
-        &self,
-        model: &[f32],
-        data: &Data,
-        pseudo: &[Target],
-        schedule: Schedule,
-        members: &[PartyId],
-    ) -> Result<Update, Abort> {
-        let labelled = pseudo::labelled(data.labelling());
-        let examples = Examples {
-            rows: data.rows(),
-            labelled: &labelled,
-            pseudo,
-        };
-        let mut trained = Trained {
-            number: 0,
-            pseudo: pseudo.len(),
-            clipped: 0,
-            diverged: false,
-            warning: None,
-        };
-        let mut change = Wiped::from(vec![0f32; model.len()]);
-        if !labelled.is_empty() || !pseudo.is_empty() {
-            let mut desk = self.desk()?;
-            desk.model.update(&examples, &schedule).map_err(broken)?;
-            let after = Wiped::from(desk.model.params());
-            drop(desk);
-            if after.len() != model.len() {
-                return Err(Abort::Misuse("the model changed its size".into()));
-            }
-            let pairs = after.iter().zip(model);
-            let changes = pairs.map(|(after, before)| after - before);
-            change.iter_mut().zip(changes).for_each(|(to, by)| *to = by);
-            // A difference of finite parameters may be infinite, too.
-            trained.diverged = change.iter().any(|by| !by.is_finite());
-            if trained.diverged {
-                change.fill(0.0);
-            }
-        }
-        let mut words = Zeroizing::new(Vec::with_capacity(change.len()));
-        let fixed = self.job.fixed(members.len())?;
-        trained.clipped = fixed.append(&change, true, &mut words)?;
-        Ok(Update { words, trained })
-    }
-}
-
-/// The rules of the sum of class counts over `clients` clients.
-pub(crate) fn count_rules(job: &Job, session: SessionId, clients: usize) -> Rules {
-    Rules {
-        round: COUNTS,
-        shape: Shape::plain(job.classes),
-        audience: Audience::Everybody,
-        ..update_rules(job, session, clients)
-    }
-}
-
-/// The rules of the sum of updates.
-pub(crate) fn update_rules(job: &Job, session: SessionId, min_clients: usize) -> Rules {
-    Rules {
-        session,
-        round: UPDATES,
-        shape: Shape::plain(job.parameters),
-        audience: Audience::Server,
-        min_clients,
-        trust: job.propagation.trust,
-        wiring: Wiring::default(),
-        suite: job.propagation.suite,
-        groups: None,
-    }
-}
-
-/// The pads that hide a client's class counts from the server.
-fn count_pads(
-    seed: &Seed,
-    session: SessionId,
-    who: PartyId,
-    classes: usize,
-) -> impl Iterator<Item = u32> + use<> {
-    let mut prg = seed
-        .derive(session, "training counts", &[who.to_wire()])
-        .prg();
-    (0..classes).map(move |_| prg.next_u64() as u32)
 }

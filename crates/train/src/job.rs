@@ -3,7 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use undertone_job::{Fields, context};
+use serde::{Deserialize, Serialize};
+use undertone_job::{Entries, Fault, Fields, Job as _, Known, context, settle};
 use undertone_label::{LabelNoise, Params, Variant};
 use undertone_party::{PartyId, SessionId, Writer};
 use undertone_sum::fixed::{Fixed, FixedError};
@@ -13,6 +14,9 @@ pub const MAX_ROUNDS: u32 = 100_000;
 
 /// Most parameters of a model.
 pub const MAX_PARAMETERS: usize = 1 << 28;
+
+/// Longest name of a model, in bytes.
+const MAX_NAME: usize = 256;
 
 pub use undertone_sum::MIN_GROUP;
 
@@ -58,7 +62,8 @@ impl FromStr for PseudoLabels {
 }
 
 /// The clients of a round.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "SamplingKeys", into = "SamplingKeys")]
 pub enum Sampling {
     /// Whole groups. All clients are dealt into fixed groups of at least this many clients when the
     /// job begins. Over all rounds nobody learns more than sums over groups.
@@ -67,52 +72,137 @@ pub enum Sampling {
     Free,
 }
 
-/// The parameters of a job.
-#[derive(Debug, Clone, PartialEq)]
+/// The keys of [`Sampling`].
+#[derive(Serialize, Deserialize)]
+struct SamplingKeys {
+    /// Fewest clients of a fixed group: 5 or more. A round takes whole groups, so that many rounds
+    /// reveal sums over groups only.
+    groups: usize,
+    /// Whether the clients of a round are drawn freely, as published, and not in groups. Over many
+    /// rounds the server can then compute every client's updates.
+    free_sampling: bool,
+}
+
+impl From<SamplingKeys> for Sampling {
+    fn from(keys: SamplingKeys) -> Self {
+        if keys.free_sampling {
+            Self::Free
+        } else {
+            Self::Groups(keys.groups)
+        }
+    }
+}
+
+impl From<Sampling> for SamplingKeys {
+    fn from(sampling: Sampling) -> Self {
+        let (groups, free_sampling) = match sampling {
+            Sampling::Groups(least) => (least, false),
+            Sampling::Free => (MIN_GROUP, true),
+        };
+        Self {
+            groups,
+            free_sampling,
+        }
+    }
+}
+
+/// The parameters of training with propagated labels.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Job {
-    /// The name of the model, as far as the parties know models by name.
-    pub model: Option<String>,
-    /// Whether the model has a mean teacher.
-    pub mean_teacher: bool,
-    /// All features are divided by this.
-    pub scale: f64,
-    /// Rounds of the first stage, in which clients train on their labels only.
-    pub label_rounds: u32,
-    /// Rounds of the second stage, with pseudo-labels.
-    pub rounds: u32,
-    /// Where pseudo-labels come from.
-    pub pseudo: PseudoLabels,
-    /// Label propagation: codes, graph, backend. Its fewest clients, its trust and its suite hold
-    /// for the sums, too.
-    pub propagation: Params,
-    /// The number of clients in a round, as far as groups allow.
-    pub sampled: usize,
-    /// How they are chosen.
-    pub sampling: Sampling,
-    /// Passes over the rows in one update.
-    pub epochs: u32,
-    /// The learning rate of the first round; `None` for 0.1, or 0.3 where a batch has 50 labels.
-    pub learning_rate: Option<f32>,
-    /// The decay of weights.
-    pub weight_decay: f32,
-    /// For models with a mean teacher: the largest weight of the consistency loss.
-    pub consistency: f32,
-    /// Each change of a parameter in one update is clipped to this magnitude.
-    pub clip: f32,
-    /// Noise on the labels that clients bring to label propagation.
-    pub label_epsilon: Option<f64>,
+    /// The model: `conv` (square images), `mlp` (tables), or another name that all parties know.
+    /// Empty for `mlp` on a network, and elsewhere for a model without a name.
+    pub model: String,
     /// The number of features of a row.
     pub features: usize,
     /// The number of classes.
     pub classes: usize,
-    /// The number of parameters of the model.
+    /// The number of parameters of the model. Default: that of `model`, if the command knows it.
     pub parameters: usize,
+    /// All features are divided by this. Parties outside of a network do that themselves.
+    pub scale: f64,
+    /// Where the labels of unlabelled rows come from: `labels` (there are none), `network` (the
+    /// model's own predictions), `local` (label propagation in each client) or `xclp` (across the
+    /// clients of the round).
+    #[serde(rename = "labels_from", with = "settle::text")]
+    pub pseudo: PseudoLabels,
+    /// Whether the model has a mean teacher.
+    pub mean_teacher: bool,
+    /// For models with a mean teacher: the largest weight of the consistency loss.
+    #[serde(with = "settle::short")]
+    pub consistency: f32,
+    /// Rounds of the first stage, in which clients train on their labels only.
+    pub label_rounds: u32,
+    /// Rounds of the second stage, with pseudo-labels.
+    pub rounds: u32,
+    /// Passes over the rows in one update.
+    pub epochs: u32,
+    /// The learning rate of the first round. With `auto` it is 0.1, or 0.3 where a batch has 50
+    /// labels. It falls from round to round.
+    #[serde(with = "settle::automatic")]
+    pub learning_rate: Option<f32>,
+    /// The decay of weights.
+    #[serde(with = "settle::short")]
+    pub weight_decay: f32,
+    /// Each change of a parameter in one update is clipped to this magnitude.
+    #[serde(with = "settle::short")]
+    pub clip: f32,
+    /// The number of clients in a round, as far as groups allow.
+    pub sampled: usize,
+    /// How they are chosen.
+    #[serde(flatten)]
+    pub sampling: Sampling,
+    /// Label propagation: codes, graph, backend. Its fewest clients, its trust and its suite hold
+    /// for the sums, too.
+    #[serde(flatten)]
+    pub propagation: Params,
+    /// Noise on the labels that clients bring to label propagation, where one process runs them
+    /// all. On a network each client decides on its own, and no job states it.
+    #[serde(skip)]
+    pub label_epsilon: Option<f64>,
+}
+
+/// What follows: `parameters` from the model, and `malicious_server` from the clients' keys. The
+/// digest has `groups` open with free sampling.
+impl undertone_job::Job for Job {
+    const NAME: &'static str = "train";
+    const STATED: &'static [&'static str] = &["features", "classes"];
+    const DERIVED: &'static [&'static str] = &["parameters", "malicious_server"];
+
+    fn usual() -> Self {
+        Self::default()
+    }
+
+    fn derive(all: &mut Entries, known: Known<'_>) -> Result<(), Fault> {
+        if !all.contains_key("parameters") {
+            let parameters = known.ask("model", all, "parameters")?;
+            all.extend(parameters);
+        }
+        all.entry("malicious_server".to_owned())
+            .or_insert(known.signed.into());
+        Ok(())
+    }
+
+    fn check(&self) -> Result<(), Fault> {
+        self.check().map_err(Fault::new)
+    }
+
+    fn min_clients(&self) -> usize {
+        self.propagation.min_clients
+    }
+
+    fn malicious_server(&self) -> bool {
+        self.propagation.trust.into()
+    }
+
+    fn fields(&self) -> Fields {
+        self.fields()
+    }
 }
 
 impl Default for Job {
     fn default() -> Self {
         Self {
-            model: None,
+            model: String::new(),
             mean_teacher: false,
             scale: 1.0,
             label_rounds: 20,
@@ -127,7 +217,7 @@ impl Default for Job {
             epochs: 5,
             learning_rate: None,
             weight_decay: 2e-4,
-            consistency: 0.0,
+            consistency: 20.0,
             clip: 4.0,
             label_epsilon: None,
             features: 1,
@@ -153,6 +243,11 @@ impl Job {
         self.propagation
             .check()
             .map_err(|error| error.to_string())?;
+        if self.model.len() > MAX_NAME || self.model.chars().any(undertone_job::is_hidden) {
+            return Err(format!(
+                "model must be a name of {MAX_NAME} bytes at most, without hidden characters"
+            ));
+        }
         let most = MAX_ROUNDS as usize;
         within("rounds", self.rounds as usize, 1..=most)?;
         within("label_rounds", self.label_rounds as usize, 0..=most)?;
@@ -301,7 +396,10 @@ impl Job {
             Sampling::Free => None,
         };
         propagation.fields().with([
-            ("model", model.clone().into()),
+            (
+                "model",
+                Some(model).filter(|name| !name.is_empty()).cloned().into(),
+            ),
             ("mean_teacher", (*mean_teacher).into()),
             ("scale", (*scale).into()),
             ("label_rounds", (*label_rounds).into()),
@@ -319,11 +417,6 @@ impl Job {
             ("classes", (*classes).into()),
             ("parameters", (*parameters).into()),
         ])
-    }
-
-    /// The digest by which parties compare their jobs.
-    pub fn digest(&self) -> [u8; 32] {
-        self.fields().digest("train")
     }
 
     /// The session of the protocols inside a round. It binds them to the job, the round's number,

@@ -22,8 +22,14 @@
 //! groups ([`Sampling::Groups`]). A round takes whole groups, and each client refuses any other
 //! set. So over all rounds the server learns sums over groups. With [`Sampling::Free`] the sums of
 //! many rounds reveal every client's updates.
+//!
+//! [`Server`] and [`Client`] are the two halves of the application. A job has a session for the
+//! census, one for each round, and one in which all clients get the final model. A client may leave
+//! after one round and come back in a later one, with its [record](undertone_job::record). A server
+//! that keeps its state in a file and is killed continues after the last round that it began.
 #![forbid(unsafe_code)]
 
+mod application;
 pub mod batches;
 mod client;
 mod data;
@@ -33,18 +39,21 @@ mod messages;
 pub mod model;
 mod pseudo;
 mod server;
+mod session;
 mod state;
+mod terms;
 
 use undertone_party::Phase;
 
+pub use application::{Client, Server, Simulation};
 pub use batches::Batches;
-pub use client::{Client, Place, Step, Trained};
+pub use client::{Inputs, Step, Trained};
 pub use data::Data;
 pub use groups::Counted;
 pub use job::{Job, PseudoLabels, Sampling};
 pub use model::{Embeddings, Examples, Model, ModelError, Rows, Schedule, Target};
-pub use server::{Report, Round, Server};
-pub use state::{Census, State, Taken};
+pub use state::{Census, Report, Round, State, Taken};
+pub use terms::Terms;
 
 /// The server sends the model. In the census: the clients name their groups.
 pub const MODEL: Phase = Phase {

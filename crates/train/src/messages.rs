@@ -1,6 +1,7 @@
 //! The messages of a job, other than those of label propagation and of the sums.
 
 use sha2::{Digest, Sha256};
+use undertone_job::Job as _;
 use undertone_party::frame::TILE_BYTES;
 use undertone_party::{Abort, DecodeError, Io, PartyId, Payload, Reader, SessionId, Writer};
 use undertone_setup::group::Member;

@@ -1,102 +1,25 @@
-//! The server's side of a job.
+//! One session of the server: the census, a round, or the end of the job.
 
-use std::fmt;
-
-use undertone_kdf::Seed;
-use undertone_kernel::Prg;
+use undertone_job::SessionContext;
 use undertone_label as label;
 use undertone_party::{Abort, Io, PartyId, Script, SessionId};
 use undertone_setup::group::{self, Secrecy};
 use undertone_setup::roster::enough;
 use undertone_sum as sum;
 
-use crate::client::{count_rules, update_rules};
-use crate::groups::{Counted, draw};
+use crate::groups::Counted;
 use crate::job::{Job, PseudoLabels, Sampling};
 use crate::messages::{Advertisement, Kind, Opening, digest, read_groups, same_names, send_model};
-use crate::state::{Census, State, Taken};
+use crate::session::{count_rules, update_rules};
+use crate::state::{Census, Report, Round, State, Taken};
 use crate::{MODEL, UPDATE};
 
-/// The result of a session for the server.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Report {
-    /// The job has begun.
-    Counted(Census),
-    /// A round is finished.
-    Trained(Round),
-    /// All clients have the final model.
-    Over,
-}
-
-/// A finished round.
-#[derive(Clone, PartialEq)]
-pub struct Round {
-    /// The round, and the clients whose updates are in the model.
-    pub taken: Taken,
-    /// The new model.
-    pub model: Vec<f32>,
-    /// A warning of label propagation, such as of clients with more rows than embeddings have
-    /// values.
-    pub warning: Option<String>,
-}
-
-impl fmt::Debug for Round {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Round")
-            .field("taken", &self.taken)
-            .finish_non_exhaustive()
-    }
-}
-
-impl State {
-    /// The clients of the next session, of those that are `present`, in ascending order: all of
-    /// them for the census and for the end of the job, a sample for a round. None when no whole
-    /// group is present, or too few clients are.
-    pub fn members(&self, job: &Job, present: &[PartyId], prg: &mut Prg) -> Vec<PartyId> {
-        match &self.census {
-            Some(census) if !self.is_over(job) => {
-                let drawn = draw(job, &census.clients, &census.groups, present, prg);
-                match job.sampling {
-                    Sampling::Free if drawn.len() < job.propagation.min_clients => Vec::new(),
-                    _ => drawn,
-                }
-            }
-            _ => present.to_vec(),
-        }
-    }
-
-    /// Begins the next session. The server must keep the state before it sends anything: a round
-    /// that has begun never begins again, with whatever clients.
-    pub fn begin(&mut self, job: &Job) {
-        if self.census.is_some() && !self.is_over(job) {
-            self.begun += 1;
-        }
-    }
-
-    /// Takes the result of a session.
-    pub fn take(&mut self, report: &Report) {
-        match report {
-            Report::Counted(census) => self.census = Some(census.clone()),
-            Report::Trained(round) => {
-                self.taken.push(round.taken.clone());
-                self.model.clone_from(&round.model);
-            }
-            Report::Over => {}
-        }
-    }
-}
-
 /// The server of one session.
-#[derive(Debug)]
-pub struct Server {
-    /// The parameters of the job.
-    pub job: Job,
-    /// The session.
-    pub session: SessionId,
+pub(crate) struct Session {
+    pub(crate) job: Job,
+    pub(crate) at: SessionContext,
     /// The clients of the session, in ascending order.
-    pub members: Vec<PartyId>,
-    /// The server's randomness.
-    pub seed: Seed,
+    pub(crate) members: Vec<PartyId>,
 }
 
 /// Whether each of the `clients`, in ascending order, is in one group; with free sampling there are
@@ -112,13 +35,17 @@ fn is_dealt(groups: &[Vec<PartyId>], clients: &[PartyId], job: &Job) -> bool {
     }
 }
 
-impl Server {
+impl Session {
     /// The server's party in the session that has [begun](State::begin). `is_over` says whether all
     /// rounds were over before it began.
     ///
     /// # Errors
     /// [`Abort::Misuse`] when the job or its state is impossible.
-    pub fn party(self, state: &State, is_over: bool) -> Result<Script<'static, Report>, Abort> {
+    pub(crate) fn party(
+        self,
+        state: &State,
+        is_over: bool,
+    ) -> Result<Script<'static, Report>, Abort> {
         let job = &self.job;
         job.check().map_err(Abort::Final)?;
         let model = state.model.clone();
@@ -160,16 +87,16 @@ impl Server {
     }
 
     async fn census(&self, io: Io) -> Result<Census, Abort> {
-        let Self { job, session, .. } = self;
+        let (job, session) = (&self.job, self.at.id);
         let min_clients = job.propagation.min_clients;
 
         // Step 3: the clients, and their seed.
         let rules = group::Rules {
-            session: *session,
+            session,
             secrecy: Secrecy::Sealed,
             min_clients,
         };
-        let seed = self.seed.derive(*session, "census", &[]);
+        let seed = self.at.seed.derive(session, "census", &[]);
         let admitted = io
             .run(group::server(rules, self.members.clone(), seed)?)
             .await?;
@@ -185,7 +112,7 @@ impl Server {
 
         // Step 4, for free sampling: the sum of class counts, which the server sees under pads.
         if job.counts_once() {
-            let rules = count_rules(job, *session, clients.len());
+            let rules = count_rules(job, session, clients.len());
             io.run(sum::server::<u32>(rules, ids.clone())?).await?;
         }
 
@@ -218,7 +145,7 @@ impl Server {
         enough(left, ids.len())?;
         let groups = agreed.map(|(_, groups)| groups).unwrap_or_default();
         Ok(Census {
-            session: *session,
+            session,
             clients,
             groups,
         })
@@ -237,14 +164,14 @@ impl Server {
 
         // Step 6: the model.
         let of = digest(&model);
-        let context = job.context(self.session, census.session, number, &of, &members);
+        let context = job.context(self.at.id, census.session, number, &of, &members);
         send_model(&io, &members, &model).await;
 
         // Steps 7 to 9: pseudo-labels.
         let mut warning = None;
         if job.pseudo_in(number) == PseudoLabels::Joint {
             let params = job.propagation(needed);
-            let seed = self.seed.derive(context, "propagation", &[]);
+            let seed = self.at.seed.derive(context, "propagation", &[]);
             let propagation = label::server(context, params, members.clone(), seed)?;
             let report = io.run(propagation).await?;
             (members, warning) = (report.contributors, report.warning);

@@ -2,11 +2,11 @@
 
 use std::fmt;
 
-use undertone_kernel::Wiped;
+use undertone_kernel::{Prg, Wiped};
 use undertone_party::{DecodeError, PartyId, Reader, SessionId, Writer};
 use zeroize::Zeroizing;
 
-use crate::groups::Counted;
+use crate::groups::{Counted, draw};
 use crate::job::{Job, Sampling};
 use crate::messages::{MAX_CLIENTS, read_groups, write_groups};
 
@@ -237,6 +237,75 @@ impl State {
             ));
         }
         Ok(state)
+    }
+}
+
+/// The result of a session for the server.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Report {
+    /// The job has begun.
+    Counted(Census),
+    /// A round is finished.
+    Trained(Round),
+    /// All clients have the final model.
+    Over,
+}
+
+/// A finished round.
+#[derive(Clone, PartialEq)]
+pub struct Round {
+    /// The round, and the clients whose updates are in the model.
+    pub taken: Taken,
+    /// The new model.
+    pub model: Vec<f32>,
+    /// A warning of label propagation, such as of clients with more rows than embeddings have
+    /// values.
+    pub warning: Option<String>,
+}
+
+impl fmt::Debug for Round {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Round")
+            .field("taken", &self.taken)
+            .finish_non_exhaustive()
+    }
+}
+
+impl State {
+    /// The clients of the next session, of those that are `present`, in ascending order: all of
+    /// them for the census and for the end of the job, a sample for a round. None when no whole
+    /// group is present, or too few clients are.
+    pub fn members(&self, job: &Job, present: &[PartyId], prg: &mut Prg) -> Vec<PartyId> {
+        match &self.census {
+            Some(census) if !self.is_over(job) => {
+                let drawn = draw(job, &census.clients, &census.groups, present, prg);
+                match job.sampling {
+                    Sampling::Free if drawn.len() < job.propagation.min_clients => Vec::new(),
+                    _ => drawn,
+                }
+            }
+            _ => present.to_vec(),
+        }
+    }
+
+    /// Begins the next session. The server must keep the state before it sends anything: a round
+    /// that has begun never begins again, with whatever clients.
+    pub fn begin(&mut self, job: &Job) {
+        if self.census.is_some() && !self.is_over(job) {
+            self.begun += 1;
+        }
+    }
+
+    /// Takes the result of a session.
+    pub fn take(&mut self, report: &Report) {
+        match report {
+            Report::Counted(census) => self.census = Some(census.clone()),
+            Report::Trained(round) => {
+                self.taken.push(round.taken.clone());
+                self.model.clone_from(&round.model);
+            }
+            Report::Over => {}
+        }
     }
 }
 

@@ -133,7 +133,7 @@ pub fn files() -> Result<Vec<File>, Error> {
         ..rounds::Job::default()
     };
     let train = train::Job {
-        model: Some("conv".into()),
+        model: "conv".into(),
         scale: 16.0,
         pseudo: PseudoLabels::Network,
         sampling: Sampling::Free,

@@ -5,15 +5,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use undertone::job::Record;
+use undertone::job::Terms as _;
+use undertone::job::simulation::{Ran, SimulationError};
 use undertone::kdf::{Seed, simulated};
 use undertone::label::{Labelling, Params};
 use undertone::party::{Aborted, Network, PartyId};
-use undertone::simulate::{SimulationError, TrainingRun, TrainingSimulation};
 use undertone::sum::Trust;
 use undertone::train::{
-    Client, Data, Embeddings, Examples, Job, Model, ModelError, PseudoLabels, Report, Rows,
-    Sampling, Schedule,
+    Client, Data, Embeddings, Examples, Inputs, Job, Model, ModelError, PseudoLabels, Report, Rows,
+    Sampling, Schedule, Server, Simulation, Terms,
 };
 
 use crate::jobs::DescribedJob;
@@ -173,7 +173,7 @@ struct Case {
 
 /// A job that runs.
 struct Running {
-    simulation: TrainingSimulation,
+    simulation: Simulation,
     updates: Arc<Mutex<Vec<Update>>>,
 }
 
@@ -189,13 +189,15 @@ impl Case {
                 params: vec![0.0; PARAMETERS],
                 updates: Arc::clone(&updates),
             };
-            Ok(Client::new(Box::new(told), data, Record::simulated()))
+            let model = Box::new(told);
+            Ok(Client::of(Terms::anything(), Inputs { model, data }))
         };
         let clients = (0..self.clients)
             .map(client)
             .collect::<Result<_, Error>>()?;
         let seed = Seed::from_bytes(SEED);
-        let simulation = TrainingSimulation::new(self.job.clone(), clients, model(), seed)?;
+        let server = Server::new(self.job.clone(), model());
+        let simulation = Simulation::new(server, clients, seed)?;
         Ok(Running {
             simulation,
             updates,
@@ -216,7 +218,7 @@ impl Case {
                     frames.push(RunFrame::new(frame, true));
                 }
             });
-            let run = running.simulation.run_over(network, members.clone())?;
+            let run = running.simulation.run_with(network, &members)?;
             let is_due = matches!(
                 (&run.report, number),
                 (Report::Counted(_), 0) | (Report::Trained(_) | Report::Over, 1..)
@@ -238,7 +240,7 @@ impl Case {
                 seeds: members.iter().map(|id| seed_of(*id)).collect(),
                 frames: frames.into_iter().collect::<Result<_, _>>()?,
                 updates: std::mem::take(&mut *updates),
-                model: singles(&running.simulation.state().model),
+                model: singles(&running.simulation.server().state().model),
             });
         }
         let client = |client: usize| {
@@ -252,7 +254,7 @@ impl Case {
                 change: singles(&change(client)),
             }
         };
-        let state = running.simulation.state();
+        let state = running.simulation.server().state();
         let census = state.census.as_ref().ok_or(Error::Missing("the census"))?;
         let wire = |group: &Vec<PartyId>| group.iter().map(|id| id.to_wire()).collect();
         Ok(TrainingCase {
@@ -270,16 +272,12 @@ impl Case {
     fn refusal(&self, number: usize, network: Network<'_>) -> Result<Option<Aborted>, Error> {
         let mut running = self.start()?;
         for _ in 0..number {
-            let members = running.simulation.members();
-            running.simulation.run_over(Network::new(), members)?;
+            running.simulation.run(Network::new())?;
         }
-        let members = running.simulation.members();
-        match running.simulation.run_over(network, members) {
+        match running.simulation.run(network) {
             Err(SimulationError::Aborted(aborted)) => Ok(Some(aborted)),
             Err(error) => Err(error.into()),
-            Ok(TrainingRun { clients, .. }) => {
-                Ok(clients.into_iter().find_map(|(_, step)| step.err()))
-            }
+            Ok(Ran { clients, .. }) => Ok(clients.into_iter().find_map(Result::err)),
         }
     }
 }
@@ -395,8 +393,7 @@ pub struct InSession {
 /// The first client of the first round of a case.
 fn first(case: &Case) -> Result<PartyId, Error> {
     let mut running = case.start()?;
-    let members = running.simulation.members();
-    running.simulation.run_over(Network::new(), members)?;
+    running.simulation.run(Network::new())?;
     let members = running.simulation.members();
     members.first().copied().ok_or(Error::Missing("a client"))
 }

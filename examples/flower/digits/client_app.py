@@ -8,7 +8,7 @@ from flwr.clientapp import ClientApp
 from numpy.typing import NDArray
 
 from digits import task
-from undertone import Labels
+from undertone import Labels, TrainTerms
 from undertone.flower import SIMULATED, labelled, secure, trained
 
 # The client's own terms. They are in its code: the server chooses the run config. The record of
@@ -75,5 +75,7 @@ app.query("undertone")(labelled(load, save, record=SIMULATED, backends=BACKENDS)
 
 # Mode propagate: a job of training with propagated labels.
 app.query("undertone_train")(
-    trained(lambda context: task.Model(), load, record=SIMULATED, backends=BACKENDS)
+    trained(
+        lambda context: task.Model(), load, record=SIMULATED, terms=TrainTerms(backends=BACKENDS)
+    )
 )

@@ -5,10 +5,10 @@ use std::sync::OnceLock;
 use undertone::job::Record;
 use undertone::label::Params;
 use undertone::party::Network;
-use undertone::train::{Client, Job, Report, Sampling, State};
+use undertone::train::{Job, Report, Sampling, State};
 
 use super::payloads::{replacing, with_server};
-use crate::train::{Small, World, data, job};
+use crate::train::{Member, Small, World, data, job};
 
 const CLIENTS: usize = 5;
 
@@ -81,9 +81,9 @@ pub fn small(sampling: Sampling) -> Job {
     }
 }
 
-fn client(place: usize, record: Record) -> Client {
+fn client(place: usize, record: Record) -> Member {
     let data = data(4, 2 * usize::from(place != 1), place as u8);
-    Client::new(Box::new(Small::new(0)), data, record)
+    Member::new(Box::new(Small::new(0)), data, record)
 }
 
 /// The server's state after a census, and each client's record.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use undertone::arrays::Arrays;
 use undertone::hamming::{Backend, Phe};
 use undertone::job::Record;
-use undertone::label::{Labelling, Outcome, Params, Rows, phases};
+use undertone::label::{Labelling, Outcome, Params, PropagationTerms, Rows, phases};
 use undertone::node::client::{self, JoinError, Joined};
 use undertone::node::label::{self, Label};
 use undertone::node::sum::{self, Contribution, Mean, Sum};
@@ -56,7 +56,7 @@ impl Labels {
 
     fn terms() -> label::Terms {
         label::Terms {
-            backends: Backend::ALL.to_vec(),
+            propagation: PropagationTerms::anything(),
             malicious_server: Some(false),
             ..label::Terms::default()
         }

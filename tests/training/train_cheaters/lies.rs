@@ -239,7 +239,7 @@ fn a_server_that_replaces_keys_is_stopped_by_pins_only() {
         if has_pins {
             world.credentials = (0..5).map(own).collect();
         }
-        world.clients[1] = client(data(24, 6, 1));
+        world.clients[1] = member(data(24, 6, 1));
         let all = world.all();
         assert!(world.run(Network::new(), &all).server.is_ok());
 
@@ -301,7 +301,8 @@ fn a_server_that_replaces_keys_is_stopped_by_pins_only() {
         } else {
             let fixed = Fixed::<u32>::for_range(job.clip.into(), 5).unwrap();
             let stolen = fixed.decode(&stolen.lock().unwrap());
-            let after = world.clients[1].with_model(|model| model.params());
+            let after = world.clients[1].client.with_model(|model| model.params());
+            let after = after.unwrap();
             for ((stolen, after), before) in stolen.iter().zip(after).zip(before) {
                 assert!((stolen - f64::from(after - before)).abs() < 1e-6);
             }

@@ -5,6 +5,7 @@ mod lies;
 
 use std::sync::{Arc, Mutex};
 
+use undertone::job::Job as _;
 use undertone::job::record::TOLD;
 use undertone::job::testing::PowerCut;
 use undertone::kdf::Seed;
@@ -15,14 +16,12 @@ use undertone::setup::group::{self, Secrecy};
 use undertone::setup::identity::{Credentials, Identity, Pins};
 use undertone::sum::fixed::Fixed;
 use undertone::sum::{self, KEYS, Rules, SHARES, Trust, UNMASK, UPLOAD};
-use undertone::train::{
-    Client, Data, Job, MODEL, PseudoLabels, Report, Sampling, State, Step, UPDATE,
-};
+use undertone::train::{Data, Job, MODEL, PseudoLabels, Report, Sampling, State, Step, UPDATE};
 use undertone_tests::records::on_disk;
 use undertone_tests::tamper::{assert_cheated, assert_malformed, set_payload, tampering};
 use undertone_tests::train::{
-    CLASSES, FEATURES, PARAMETERS, Session, Small, World, client, cloud, context, data, drive, job,
-    opening,
+    CLASSES, FEATURES, Member, PARAMETERS, Session, Small, World, cloud, context, data, drive, job,
+    member, opening,
 };
 
 const SERVER: PartyId = PartyId::SERVER;
@@ -212,7 +211,7 @@ fn assert_found(
         }
     }
     assert!(world.state.census.is_none());
-    assert!(world.clients.iter().all(|client| client.last() == Ok(None)));
+    assert!(world.clients.iter().all(|client| client.last().is_none()));
 }
 
 #[test]
@@ -250,7 +249,7 @@ fn classes_of_different_names() {
         let labelling = Labelling::new(CLASSES, classes.into_iter().map(Some).collect());
         let names = names.map(String::from).to_vec();
         let labelling = labelling.unwrap().with_names(names).unwrap();
-        client(Data::new(FEATURES, values, labelling).unwrap())
+        member(Data::new(FEATURES, values, labelling).unwrap())
     };
     let names = ["ant", "bee", "cat"];
     let mut world = World::new(job(), 6);
@@ -354,9 +353,9 @@ fn trained_messages_that_are_not_empty() {
 }
 
 /// Client `place` with the record on `disk`, as a new process makes it.
-fn remembering(place: u8, disk: &PowerCut) -> Client {
+fn remembering(place: u8, disk: &PowerCut) -> Member {
     let data = data(24, 6 * usize::from(1 - place % 2), place);
-    Client::new(Box::new(Small::new(0)), data, on_disk(disk))
+    Member::new(Box::new(Small::new(0)), data, on_disk(disk))
 }
 
 fn assert_refuse(run: &Session, who: &[PartyId], expected: &str) {
@@ -443,7 +442,7 @@ fn clients_that_cannot_remember_stay_away() {
     let mut world = World::new(job(), 10);
     let disk = PowerCut::default();
     let record = on_disk(&disk);
-    world.clients[1] = Client::new(Box::new(Small::new(0)), data(24, 0, 1), record.clone());
+    world.clients[1] = Member::new(Box::new(Small::new(0)), data(24, 0, 1), record.clone());
     let all = world.all();
     assert!(world.run(Network::new(), &all).server.is_ok());
     let group = world.group_of(VICTIM);
@@ -459,7 +458,7 @@ fn clients_that_cannot_remember_stay_away() {
     assert_eq!(run.error(VICTIM).cause.culprit(), None);
 
     let new = on_disk(&PowerCut::default());
-    world.clients[1] = Client::new(Box::new(Small::new(0)), data(24, 0, 1), new.clone());
+    world.clients[1] = Member::new(Box::new(Small::new(0)), data(24, 0, 1), new.clone());
     let run = world.run(silent(), &group);
     assert!(run.error(VICTIM).to_string().contains(TOLD));
     assert!(new.refused().unwrap().contains("no census of training"));

@@ -15,15 +15,12 @@ use undertone::node::label::{self, Label};
 use undertone::node::server::{self, Server};
 use undertone::node::status::JobReport;
 use undertone::node::sum::{Mean, Sum};
-#[cfg(feature = "train")]
-use undertone::node::train;
-use undertone::node::train::Train;
 use undertone::node::{
     Application, Deadlines, Facts, ServeError, Served, Verdict, admin, deadlines, jobs,
 };
 #[cfg(feature = "train")]
 use undertone::party::{PartyId, SessionId};
-use undertone::{cotrain, pssl};
+use undertone::{cotrain, pssl, train};
 
 #[cfg(not(feature = "train"))]
 use crate::missing;
@@ -40,6 +37,7 @@ use undertone_lab::report::bytes;
 use undertone_lab::{Failure, Show, interrupt, stated};
 
 const PSSL: &str = <pssl::Job as Job>::NAME;
+const TRAIN: &str = <train::Job as Job>::NAME;
 const COTRAIN: &str = <cotrain::Job as Job>::NAME;
 
 #[derive(Debug, Args)]
@@ -263,21 +261,20 @@ impl Serve {
                 self.serve(config, &job, sum, &warnings, show)
             }
             #[cfg(feature = "train")]
-            Train::NAME => {
-                let parsed = train::Job::parse(&job.text, signed, training::parameters);
+            TRAIN => {
+                let parsed = training::parse(&job.text, signed);
                 let parsed = parsed.map_err(|error| job.unusable(error))?;
                 let seed = randomness(self.insecure_seed)
                     .party(SessionId([0; 32]), PartyId::SERVER)
                     .map_err(|error| Failure::new(71, format!("randomness: {error}")))?;
+                let new = training::New::of(parsed, &seed)?;
+                let server = self.restored(new.server())?;
                 let (model, test) = (self.model.clone(), self.test.as_deref());
-                let mut train = training::application(parsed, &seed, model, test)?;
-                if let Some(path) = &self.checkpoint {
-                    train = train.with_checkpoint(path).map_err(Failure::data)?;
-                }
-                self.serve(config, &job, train, &warnings, show)
+                let served = new.served(server, model, test)?;
+                self.serve(config, &job, served, &warnings, show)
             }
             #[cfg(not(feature = "train"))]
-            Train::NAME => Err(job.unusable(missing::why("a server of training"))),
+            TRAIN => Err(job.unusable(missing::why("a server of training"))),
             COTRAIN => {
                 let parsed = cotraining::parse(&job.text, signed, self.public.as_deref());
                 let server = cotrain::Server::new(parsed.map_err(|error| job.unusable(error))?);
@@ -298,7 +295,7 @@ impl Serve {
                 PSSL,
                 FeatureGraph::NAME,
                 Sum::NAME,
-                Train::NAME,
+                TRAIN,
                 COTRAIN,
             ))),
         }
@@ -329,7 +326,7 @@ impl Serve {
             return only("--means", "sums");
         }
         #[cfg(feature = "train")]
-        if (self.model.is_some() || self.test.is_some()) && name != Train::NAME {
+        if (self.model.is_some() || self.test.is_some()) && name != TRAIN {
             return only("--model and --test", "training");
         }
         if (self.public.is_some() || self.labels.is_some()) && name != COTRAIN {

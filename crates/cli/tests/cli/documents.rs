@@ -7,13 +7,11 @@ use std::path::Path;
 use std::process::Command;
 
 use tempfile::TempDir;
-use undertone::cotrain;
-use undertone::job::Known;
+use undertone::job::{Entries, Known};
 use undertone::node::label::Job;
 use undertone::node::sum::Sum;
-use undertone::node::{Roster, deadlines};
-use undertone::node::{fedgraph, jobs, train};
-use undertone::pssl;
+use undertone::node::{Roster, deadlines, fedgraph, jobs};
+use undertone::{cotrain, pssl, train};
 use undertone_tests::root;
 
 use super::network::free_port;
@@ -138,7 +136,12 @@ fn job_files_and_rosters_are_valid() {
         let application = deadlines::application(&block).unwrap();
         let known = Known::new(true);
         if application.as_deref() == Some("train") {
-            train::Job::parse(&block, true, |_| Ok(1)).unwrap();
+            let one = |_: &str, _: &_| Ok(Entries::from([("parameters".to_owned(), 1.into())]));
+            let known = Known {
+                ask: Some(&one),
+                ..known
+            };
+            jobs::parse::<train::Job>(&block, known).unwrap();
             continue;
         }
         if application.as_deref() == Some("cotrain") {

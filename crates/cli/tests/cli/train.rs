@@ -3,14 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use undertone::job::Record;
+use undertone::job::{Entries, Known, Terms as _};
 use undertone::kdf::{Seed, simulated};
 use undertone::label::Rows;
 use undertone::nets::{Kind, Net};
-use undertone::node::train::Job;
+use undertone::node::jobs;
 use undertone::party::{Network, PartyId, SessionId};
-use undertone::simulate::TrainingSimulation;
-use undertone::train::{Client, Data, Model};
+use undertone::train::{Client, Data, Inputs, Job, Model, Server, Simulation, Terms};
 
 use super::network::{LONG, Process, Trial};
 use super::*;
@@ -126,7 +125,13 @@ impl Training {
     fn in_one_process(&self, taken: &BTreeMap<u32, Vec<PartyId>>) -> Vec<f32> {
         let kind = Kind::named("conv", 64, 10).unwrap();
         let job = std::fs::read_to_string(self.trial.path("keys/job.toml")).unwrap();
-        let job = Job::parse(&job, true, |_| Ok(kind.params())).unwrap();
+        let count = Entries::from([("parameters".to_owned(), kind.params().into())]);
+        let parameters = |_: &str, _: &Entries| Ok(count.clone());
+        let known = Known {
+            ask: Some(&parameters),
+            ..Known::new(true)
+        };
+        let job: Job = jobs::parse(&job, known).unwrap();
         let seed = || {
             let mut bytes = [0; 32];
             bytes[..8].copy_from_slice(&SEED.to_le_bytes());
@@ -142,32 +147,28 @@ impl Training {
                 panic!("features");
             };
             let values = features.values().iter();
-            let values = values
-                .map(|value| (value / job.training.scale) as f32)
-                .collect();
+            let values = values.map(|value| (value / job.scale) as f32).collect();
             let labelling = data.labelling(10).unwrap();
             let data = Data::new(64, values, labelling).unwrap();
             let any = net(&Seed::from_bytes([0; 32]));
-            Client::new(Box::new(any), data, Record::simulated())
+            let model = Box::new(any);
+            Client::of(Terms::anything(), Inputs { model, data })
         };
         let first = simulated::party(&seed(), SessionId([0; 32]), PartyId::SERVER);
         let clients = (0..self.clients).map(client).collect();
-        let mut simulation =
-            TrainingSimulation::new(job.training.clone(), clients, net(&first).params(), seed())
-                .unwrap();
-        let all = simulation.members();
-        simulation.run_over(Network::new(), all).unwrap();
-        for number in 1..=job.training.last() {
+        let server = Server::new(job.clone(), net(&first).params());
+        let mut simulation = Simulation::new(server, clients, seed()).unwrap();
+        simulation.run(Network::new()).unwrap();
+        for number in 1..=job.last() {
             match taken.get(&number) {
-                None => simulation.skip(),
+                // A server that is killed in a round has spent its number.
+                None => drop(simulation.parties(&simulation.all()).unwrap()),
                 Some(members) => {
-                    simulation
-                        .run_over(Network::new(), members.clone())
-                        .unwrap();
+                    simulation.run_with(Network::new(), members).unwrap();
                 }
             }
         }
-        simulation.state().model.clone()
+        simulation.server().state().model.clone()
     }
 
     fn model(&self, path: &str) -> Vec<f32> {

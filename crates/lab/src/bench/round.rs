@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde::Serialize;
 use undertone::hamming::Backend;
-use undertone::job::Record;
+use undertone::job::Terms as _;
 use undertone::kdf::Seed;
 use undertone::kernel::Prg;
 use undertone::label::{Codes, Features, Labelling, Params, solo};
 use undertone::party::{Ledger, Network};
-use undertone::simulate::TrainingSimulation;
 use undertone::train::{
-    Client, Data, Embeddings, Examples, Job, Model, ModelError, Report, Rows, Schedule, Target,
+    Client, Data, Embeddings, Examples, Inputs, Job, Model, ModelError, Report, Rows, Schedule,
+    Server, Simulation, Target, Terms,
 };
 
 use super::{median, memory, threads};
@@ -166,15 +166,17 @@ impl Round {
                 tell: tell.clone(),
             };
             let data = Data::new(self.dim, values, labelling).map_err(Failure::data)?;
-            Ok(Client::new(Box::new(stub), data, Record::simulated()))
+            let model = Box::new(stub);
+            Ok(Client::of(Terms::anything(), Inputs { model, data }))
         };
         let clients = (0..self.clients)
             .map(client)
             .collect::<Result<_, Failure>>()?;
         let first = vec![0.0; self.words];
-        let mut simulation = TrainingSimulation::new(job.clone(), clients, first, seed(1))?;
+        let server = Server::new(job.clone(), first);
+        let mut simulation = Simulation::new(server, clients, seed(1))?;
         let members = simulation.members();
-        simulation.run_over(Network::new(), members.clone())?;
+        simulation.run_with(Network::new(), &members)?;
 
         let updates: Vec<Vec<f32>> = (0..self.clients)
             .map(|client| changes(client, self.words))
@@ -183,8 +185,8 @@ impl Round {
         let (mut right, mut exact, mut clear_right) = (0, true, 0);
         let mut ledger = Ledger::default();
         for _ in 0..self.repeat {
-            let before = simulation.state().model.clone();
-            let run = simulation.run_over(Network::new(), members.clone())?;
+            let before = simulation.server().state().model.clone();
+            let run = simulation.run_with(Network::new(), &members)?;
             ledger = together(&run.ledgers);
             times.push(milliseconds(total(&ledger).compute) / 1e3);
             let is_right = |(client, targets): (usize, Vec<Target>)| {

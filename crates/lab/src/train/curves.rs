@@ -26,7 +26,7 @@ fn draw(report: &Report, svg: &mut String) -> Result<(), Box<dyn Error>> {
     let area = area.titled(&title, (FONT, 18).into_font().color(&INK))?;
     let values = || report.arms.iter().flat_map(|arm| arm.curve.iter().copied());
     let low = values().fold(100.0, f64::min);
-    let rounds = report.label_rounds + report.rounds;
+    let rounds = report.last;
     let mut chart = ChartBuilder::on(&area)
         .margin(12)
         .x_label_area_size(40)

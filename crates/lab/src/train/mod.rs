@@ -31,9 +31,11 @@ impl Train {
         let plot = self.plot.as_deref().map(Output::create).transpose()?;
         let file = self.report.as_deref().map(Output::create).transpose()?;
         let out = self.out.as_deref().map(Output::create).transpose()?;
+        let job = self.base(&table)?;
+        self.check_traffic(&job, table.training.len())?;
         let trials = self.trials(&table)?;
         if show.details() {
-            output::print(&(about_labels + &self.introduction(&table)))?;
+            output::print(&(about_labels + &self.introduction(&table, &job)))?;
         }
         let steps: u64 = trials.iter().map(Trial::sessions).sum();
         let bar = output::progress(steps, show);
@@ -51,7 +53,7 @@ impl Train {
                 ArmReport::new(*arm, own.map(|(_, done)| done))
             })
             .collect();
-        let report = Report::new(&self, &table, arms);
+        let report = Report::new(&self, &table, &job, arms);
         let written = [
             plot.map_or(Ok(()), |file| curves::write(&report, file)),
             file.map_or(Ok(()), |file| file.json(&report)),

@@ -10,11 +10,9 @@ use undertone::train::{Job, Sampling};
 
 use super::arm::Arm;
 use super::deal::Table;
-use crate::keys::Keys;
-use crate::masks::Masks;
 use crate::report::{bytes, counted};
 use crate::split::Split;
-use crate::{Failure, noise};
+use crate::{Failure, noise, stated};
 use undertone::data::Classes;
 
 /// The network that is trained.
@@ -60,37 +58,12 @@ pub struct Train {
     /// Fraction of the rows with which models are tested. No client has them
     #[arg(long, value_name = "FRACTION", default_value_t = 0.2)]
     pub(super) test: f64,
-    /// Number of clients in a round, as far as whole groups allow
-    #[arg(long, value_name = "P", default_value_t = 5)]
-    pub(super) sampled: usize,
-    /// Fewest clients in a fixed group, 5 or more. A round takes whole groups, so that many rounds
-    /// reveal sums over groups only
-    #[arg(
-        long,
-        value_name = "P",
-        default_value_t = 5,
-        conflicts_with = "free_sampling"
-    )]
-    pub(super) groups: usize,
-    /// Draw the clients of each round freely, as published. Over many rounds the server can then
-    /// compute each client's updates
-    #[arg(long)]
-    pub(super) free_sampling: bool,
-    /// Rounds on labels alone, from which every arm starts
-    #[arg(long, value_name = "R", default_value_t = 100)]
-    pub(super) label_rounds: u32,
-    /// Rounds after these
-    #[arg(long, value_name = "R", default_value_t = 50)]
-    pub(super) rounds: u32,
-    /// Passes over a client's rows in one round
-    #[arg(long, value_name = "E", default_value_t = 5)]
-    pub(super) epochs: u32,
-    /// First learning rate [default: 0.1, or 0.3 where a client has 50 labels]
-    #[arg(long, value_name = "RATE")]
-    pub(super) learning_rate: Option<f32>,
-    /// Largest weight of the consistency loss of mean teachers
-    #[arg(long, value_name = "W", default_value_t = 20.0)]
-    pub(super) consistency: f32,
+    /// Rounds on labels alone, from which every arm starts [default: 100]
+    #[arg(long, value_name = "R")]
+    label_rounds: Option<u32>,
+    /// Rounds after these [default: 50]
+    #[arg(long, value_name = "R")]
+    rounds: Option<u32>,
     /// The network: conv (square images) or mlp (tables) [default: conv for a square number of
     /// features from 64 on]
     #[arg(long)]
@@ -108,18 +81,13 @@ pub struct Train {
         default_value = "labels,network,local,xclp,xclp+mt"
     )]
     pub(super) arms: Vec<Arm>,
-    /// Length L of a code in bits
-    #[arg(long, value_name = "L", default_value_t = 4096)]
-    pub(super) bits: usize,
-    /// Number k of neighbours of a row
-    #[arg(long, value_name = "K", default_value_t = 10)]
-    pub(super) neighbours: usize,
-    /// Part of a score that comes from neighbours, from 0.001 to 0.9999
-    #[arg(long, default_value_t = 0.9)]
-    pub(super) alpha: f64,
     /// Protocol by which distances reach the server: lwe, shade, phe, psm, sketch or clear
-    #[arg(long, default_value_t)]
-    pub(super) backend: Backend,
+    /// [default: lwe]
+    #[arg(long)]
+    backend: Option<Backend>,
+    /// A key of the job and its value, such as epochs=10. The keys are those of a job file of train
+    #[arg(long, value_name = "KEY=VALUE", value_parser = stated::pair)]
+    set: Vec<stated::Pair>,
     /// Randomise the labels that clients bring to label propagation, once for all rounds. Epsilon E
     /// is from 0.001 to 20 [default: no noise]
     #[arg(long, value_name = "E", value_parser = noise::epsilon, allow_negative_numbers = true)]
@@ -134,10 +102,6 @@ pub struct Train {
     /// states, or else the labels that occur]
     #[arg(long, value_name = "C")]
     pub(super) classes: Option<Classes>,
-    #[command(flatten)]
-    pub(super) masks: Masks,
-    #[command(flatten)]
-    pub(super) keys: Keys,
     /// Run a job even if its rounds move more than 64 GiB in all
     #[arg(long)]
     pub(super) allow_traffic: bool,
@@ -156,38 +120,49 @@ pub struct Train {
 const MOST_BYTES: f64 = (64u64 << 30) as f64;
 
 impl Train {
-    /// The job of `arm` for a model of `parameters` parameters.
-    pub(super) fn job(&self, table: &Table, arm: Arm, parameters: usize) -> Result<Job, Failure> {
+    /// The job without what differs from arm to arm.
+    pub(super) fn base(&self, table: &Table) -> Result<Job, Failure> {
+        let mut own = vec![
+            ("features", table.features.into()),
+            ("classes", table.classes.into()),
+            ("parameters", table.parameters(false).into()),
+            // The experiment divides the features itself.
+            ("scale", 1.0.into()),
+            ("model", "".into()),
+        ];
+        let of_arms = Job::default();
+        own.push(("labels_from", of_arms.pseudo.to_string().into()));
+        own.push(("mean_teacher", of_arms.mean_teacher.into()));
+        own.push(("variant", of_arms.propagation.variant.to_string().into()));
+        let is_set = |key: &str| self.set.iter().any(|(other, _)| other == key);
+        let backend = self.backend.map(|backend| backend.to_string().into());
+        let of_options = [
+            ("label_rounds", self.label_rounds.map(Into::into), Some(100)),
+            ("rounds", self.rounds.map(Into::into), Some(50)),
+            ("backend", backend, None),
+        ];
+        for (key, given, usual) in of_options {
+            let usual = usual.filter(|_| !is_set(key)).map(Into::into);
+            own.extend(given.or(usual).map(|value| (key, value)));
+        }
+        let own = own.into_iter().map(|(key, value)| (key.to_owned(), value));
+        stated::job(&self.set, own.collect())
+    }
+
+    /// The job of `arm`.
+    pub(super) fn job(&self, table: &Table, arm: Arm) -> Result<Job, Failure> {
+        let base = self.base(table)?;
         let job = Job {
-            label_rounds: self.label_rounds,
-            rounds: self.rounds,
             pseudo: arm.pseudo(),
+            mean_teacher: arm.teacher,
             propagation: Params {
-                bits: self.bits,
-                neighbours: self.neighbours,
-                alpha: arm.alpha(self.alpha),
+                alpha: arm.alpha(base.propagation.alpha),
                 variant: arm.variant(),
-                backend: self.backend,
-                phe: self.keys.phe(self.backend)?,
-                min_clients: 3,
-                trust: self.masks.trust(),
-                suite: self.masks.suite,
-                job: None,
+                ..base.propagation
             },
-            sampled: self.sampled,
-            sampling: if self.free_sampling {
-                Sampling::Free
-            } else {
-                Sampling::Groups(self.groups)
-            },
-            epochs: self.epochs,
-            learning_rate: self.learning_rate,
-            consistency: if arm.teacher { self.consistency } else { 0.0 },
             label_epsilon: self.label_epsilon,
-            features: table.features,
-            classes: table.classes,
-            parameters,
-            ..Job::default()
+            parameters: table.parameters(arm.teacher),
+            ..base
         };
         job.check().map_err(Failure::usage)?;
         Ok(job)
@@ -231,42 +206,47 @@ impl Train {
         {
             return refuse("--arms: an arm is named twice".into());
         }
+        Ok(())
+    }
+
+    /// Refuses a job that would move very many bytes.
+    pub(super) fn check_traffic(&self, job: &Job, rows: usize) -> Result<(), Failure> {
+        let params = &job.propagation;
         // The bytes of a distance, from the table of the backends.
-        let per_distance = match self.backend {
-            Backend::Shade => 1.63 * self.bits as f64,
+        let per_distance = match params.backend {
+            Backend::Shade => 1.63 * params.bits as f64,
             Backend::Phe => 45.0,
             Backend::Lwe => 58.0,
             _ => 30.0,
         };
         let per_client = rows as f64 / self.clients as f64;
-        let pairs = (self.sampled * (self.sampled - 1) / 2) as f64 * per_client * per_client;
-        let total = per_distance * pairs * f64::from(self.rounds) * f64::from(self.seeds);
+        let pairs = (job.sampled * (job.sampled - 1) / 2) as f64 * per_client * per_client;
+        let total = per_distance * pairs * f64::from(job.rounds) * f64::from(self.seeds);
         if total > MOST_BYTES && !self.allow_traffic {
-            return refuse(format!(
+            return Err(Failure::usage(format!(
                 "{} would move about {} in {} rounds; choose another backend or fewer rounds, or \
                  pass --allow-traffic",
-                self.backend,
+                params.backend,
                 bytes(total as u64),
-                self.rounds
-            ));
+                job.rounds
+            )));
         }
         Ok(())
     }
 
-    pub(super) fn introduction(&self, table: &Table) -> String {
+    pub(super) fn introduction(&self, table: &Table, job: &Job) -> String {
         let holders = self.labelled_clients.unwrap_or(self.clients);
-        let members = if self.free_sampling {
-            format!(
+        let members = match job.sampling {
+            Sampling::Free => format!(
                 "{} clients a round, drawn freely: over many rounds the server can compute each \
                  client's updates",
-                self.sampled
-            )
-        } else {
-            format!(
-                "about {} clients a round, in fixed groups of at least {}: the server sees sums \
-                 over groups",
-                self.sampled, self.groups
-            )
+                job.sampled
+            ),
+            Sampling::Groups(least) => format!(
+                "about {} clients a round, in fixed groups of at least {least}: the server sees \
+                 sums over groups",
+                job.sampled
+            ),
         };
         format!(
             "{}: {} rows for training, {} for tests, {} features, {} classes\n\
@@ -285,11 +265,11 @@ impl Train {
             self.seed,
             table.describe_model(),
             table.parameters(false),
-            self.label_rounds,
-            self.rounds,
-            self.epochs,
-            self.backend,
-            self.backend.server_learns(),
+            job.label_rounds,
+            job.rounds,
+            job.epochs,
+            job.propagation.backend,
+            job.propagation.backend.server_learns(),
         )
     }
 }

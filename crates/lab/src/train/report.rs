@@ -1,6 +1,8 @@
 //! What `train` reports.
 
 use serde::Serialize;
+use undertone::job::{Entries, entries};
+use undertone::train::Job;
 
 use super::arm::Arm;
 use super::deal::Table;
@@ -18,18 +20,13 @@ pub(super) struct Report {
     pub(super) split: String,
     pub(super) labelled: usize,
     pub(super) labelled_clients: usize,
-    pub(super) sampled: usize,
-    /// Fewest clients of a group; null with free sampling.
-    pub(super) groups: Option<usize>,
     pub(super) model: String,
     pub(super) parameters: usize,
-    pub(super) label_rounds: u32,
-    pub(super) rounds: u32,
-    pub(super) epochs: u32,
-    pub(super) backend: String,
-    pub(super) bits: usize,
-    pub(super) neighbours: usize,
-    pub(super) alpha: f64,
+    /// The number of all rounds.
+    #[serde(skip)]
+    pub(super) last: u32,
+    /// The job, apart from what the arms say.
+    pub(super) job: Entries,
     pub(super) label_epsilon: Option<f64>,
     pub(super) seed: u64,
     pub(super) seeds: u32,
@@ -83,7 +80,7 @@ impl ArmReport {
 }
 
 impl Report {
-    pub(super) fn new(options: &Train, table: &Table, arms: Vec<ArmReport>) -> Self {
+    pub(super) fn new(options: &Train, table: &Table, job: &Job, arms: Vec<ArmReport>) -> Self {
         Self {
             file: options.file.display().to_string(),
             rows_training: table.training.len(),
@@ -92,17 +89,10 @@ impl Report {
             split: options.split.to_string(),
             labelled: options.labelled,
             labelled_clients: options.labelled_clients.unwrap_or(options.clients),
-            sampled: options.sampled,
-            groups: (!options.free_sampling).then_some(options.groups),
             model: table.describe_model(),
             parameters: table.parameters(false),
-            label_rounds: options.label_rounds,
-            rounds: options.rounds,
-            epochs: options.epochs,
-            backend: options.backend.to_string(),
-            bits: options.bits,
-            neighbours: options.neighbours,
-            alpha: options.alpha,
+            last: job.last(),
+            job: entries(job),
             label_epsilon: options.label_epsilon,
             seed: options.seed,
             seeds: options.seeds,
@@ -135,7 +125,7 @@ impl Report {
         if diverged > 0 {
             text += &format!(
                 "note: {diverged} updates diverged and were left out; try a smaller \
-                 --learning-rate\n"
+                 learning_rate\n"
             );
         }
         text

@@ -1,12 +1,13 @@
 //! One arm with one seed.
 
 use indicatif::ProgressBar;
-use undertone::job::Record;
+use undertone::job::Terms as _;
 use undertone::kdf::Seed;
 use undertone::label::phases;
 use undertone::party::{Network, Phase, SessionId};
-use undertone::simulate::TrainingSimulation;
-use undertone::train::{Client, Data, Job, MODEL, Model, Report, Step, UPDATE};
+use undertone::train::{
+    Client, Data, Inputs, Job, MODEL, Model, Report, Server, Simulation, Step, Terms, UPDATE,
+};
 
 use super::arm::Arm;
 use super::deal::Table;
@@ -58,7 +59,7 @@ impl Trial {
         let seed = seed(number);
         Ok(Self {
             arm,
-            job: options.job(table, arm, table.parameters(arm.teacher))?,
+            job: options.job(table, arm)?,
             clients: table.deal(options, &seed)?,
             seed,
         })
@@ -74,8 +75,11 @@ impl Trial {
         let first = derive("first model");
         let net = || table.net(&first, self.arm.teacher);
         let client = |data: &Data| {
-            let record = Record::simulated();
-            Ok(Client::new(Box::new(net()?), data.clone(), record))
+            let inputs = Inputs {
+                model: Box::new(net()?),
+                data: data.clone(),
+            };
+            Ok(Client::of(Terms::anything(), inputs))
         };
         let clients = self
             .clients
@@ -84,8 +88,8 @@ impl Trial {
             .collect::<Result<_, Failure>>()?;
         let mut tested = net()?;
         let model = tested.params();
-        let mut simulation =
-            TrainingSimulation::new(self.job.clone(), clients, model, derive("run"))?;
+        let server = Server::new(self.job.clone(), model);
+        let mut simulation = Simulation::new(server, clients, derive("run"))?;
         let mut trialled = Trialled {
             curve: Vec::new(),
             accuracy: 0.0,
@@ -97,13 +101,13 @@ impl Trial {
         };
         let (mut all, mut hidden) = (0.0, 0.0);
         loop {
-            bar.set_message(format!("{}, round {}", self.arm, simulation.state().begun));
-            let members = simulation.members();
-            let run = simulation.run_over(Network::new(), members)?;
+            let begun = simulation.server().state().begun;
+            bar.set_message(format!("{}, round {begun}", self.arm));
+            let run = simulation.run(Network::new())?;
             bar.inc(1);
-            let number = simulation.state().begun;
-            for (_, step) in &run.clients {
-                if let Ok(Step::Trained(trained)) = step {
+            let number = simulation.server().state().begun;
+            for step in run.clients.iter().flatten() {
+                if let Step::Trained(trained) = step {
                     trialled.diverged += usize::from(trained.diverged);
                 }
             }
@@ -131,7 +135,9 @@ impl Trial {
         trialled.round_seconds = all / 1e3 / rounds;
         trialled.share = hidden / all.max(f64::MIN_POSITIVE);
         trialled.bytes /= rounds;
-        trialled.model.clone_from(&simulation.state().model);
+        trialled
+            .model
+            .clone_from(&simulation.server().state().model);
         Ok(trialled)
     }
 

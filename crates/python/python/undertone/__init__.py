@@ -73,7 +73,7 @@ from ._fedgraph import (
     FedGraphServer,
     fedgraph,
 )
-from ._jobs import CotrainJob, CotrainTerms, PsslJob, PsslTerms
+from ._jobs import CotrainJob, CotrainTerms, PsslJob, PsslTerms, TrainJob, TrainTerms
 from ._label import LabelClient, LabelReport, LabelRun, Labels, LabelServer, label
 from ._net import JobOver, Joined, join, join_sum, serve
 from ._party import Party, Path, pack, session_id, unpack
@@ -88,7 +88,6 @@ from ._train import (
     Targets,
     TrainClient,
     TrainClientSession,
-    TrainJob,
     TrainReport,
     TrainResult,
     TrainRound,
@@ -160,6 +159,7 @@ __all__ = [
     "TrainServer",
     "TrainServerSession",
     "TrainStep",
+    "TrainTerms",
     "Transfers",
     "UndertoneError",
     "__version__",

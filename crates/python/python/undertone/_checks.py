@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -112,7 +112,21 @@ def _count(name: str, value: Any) -> int:
     return whole(name, value, most=(1 << 32) - 1)
 
 
-_KINDS = {"int": _count, "float": real, "bool": flag, "str": text, "bytes": octets}
+def texts(name: str, values: Any) -> list[str]:
+    """A sequence of texts, which is no text itself."""
+    if isinstance(values, str) or not isinstance(values, Sequence):
+        raise TypeError(f"{name} must be a sequence of texts, not {type(values).__name__}")
+    return [text(name, value) for value in values]
+
+
+_KINDS = {
+    "int": _count,
+    "float": real,
+    "bool": flag,
+    "str": text,
+    "bytes": octets,
+    "tuple[str, ...]": texts,
+}
 
 
 def fields(values: Mapping[str, Any], kinds: Mapping[str, str]) -> dict[str, Any]:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from keyword import iskeyword
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from . import _checks, _engine
+
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 def _stated(given: Any) -> dict[str, Any]:
@@ -27,6 +32,17 @@ class Job:
     def digest(self) -> bytes:
         """32 bytes, by which parties compare their jobs."""
         return _engine.job_digest(self._application, _stated(self))
+
+    @property
+    def offer(self) -> bytes:
+        """The job as a server offers it, with a value for every key."""
+        return _engine.job_offer(self._application, _stated(self))
+
+    @classmethod
+    def read(cls, offer: bytes) -> Self:
+        """The job of an :attr:`offer`. Raises ``ValueError`` if it is none."""
+        values = _engine.job_read(cls._application, offer)
+        return cls(**{key + "_" * iskeyword(key): value for key, value in values.items()})
 
     def _rules(self) -> dict[str, Any]:
         return _stated(self)
@@ -51,6 +67,11 @@ class VotesJob(Job, application=""):
 
 class Terms:
     """What a client agrees to. Its subclasses are frozen dataclasses."""
+
+    def check(self, job: Job, *, signed: bool) -> None:
+        """Raises :class:`RefusedError` if the job does not meet these terms. ``signed`` says
+        whether the client knows a key of every client."""
+        _engine.check_terms(job._application, job._rules(), self._rules(), signed)
 
     def _rules(self) -> dict[str, Any]:
         return _stated(self)

@@ -137,3 +137,109 @@ class PsslTerms(Terms):
     """Whether rows with edges to one client may have a slot: that client's scores are then seen."""
     max_rounds: int = 1000
     """Most rounds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainJob(Job, application="train"):
+    """The parameters of training with propagated labels. All parties need the same one. Raises
+    ``ValueError`` if it is impossible."""
+
+    model: str = ""
+    """The model: ``conv`` (square images), ``mlp`` (tables), or another name that all parties know.
+    Empty for ``mlp`` on a network, and elsewhere for a model without a name."""
+    features: int
+    """The number of features of a row."""
+    classes: int
+    """The number of classes."""
+    parameters: int | None = None
+    """The number of parameters of the model. Default: that of ``model``, if the command knows
+    it."""
+    scale: float = 1.0
+    """All features are divided by this. Parties outside of a network do that themselves."""
+    labels_from: str = "xclp"
+    """Where the labels of unlabelled rows come from: ``labels`` (there are none), ``network`` (the
+    model's own predictions), ``local`` (label propagation in each client) or ``xclp`` (across the
+    clients of the round)."""
+    mean_teacher: bool = False
+    """Whether the model has a mean teacher."""
+    consistency: float = 20.0
+    """For models with a mean teacher: the largest weight of the consistency loss."""
+    label_rounds: int = 20
+    """Rounds of the first stage, in which clients train on their labels only."""
+    rounds: int = 100
+    """Rounds of the second stage, with pseudo-labels."""
+    epochs: int = 5
+    """Passes over the rows in one update."""
+    learning_rate: float | str = "auto"
+    """The learning rate of the first round. With ``auto`` it is 0.1, or 0.3 where a batch has 50
+    labels. It falls from round to round."""
+    weight_decay: float = 0.0002
+    """The decay of weights."""
+    clip: float = 4.0
+    """Each change of a parameter in one update is clipped to this magnitude."""
+    sampled: int = 5
+    """The number of clients in a round, as far as groups allow."""
+    groups: int = 5
+    """Fewest clients of a fixed group: 5 or more. A round takes whole groups, so that many rounds
+    reveal sums over groups only."""
+    free_sampling: bool = False
+    """Whether the clients of a round are drawn freely, as published, and not in groups. Over many
+    rounds the server can then compute every client's updates."""
+    backend: str = "lwe"
+    """The protocol that brings distances to the server: ``lwe``, ``shade``, ``phe``, ``psm``,
+    ``sketch`` or ``clear``."""
+    bits: int = 4096
+    """L, the length of a code in bits. ``lwe`` takes 16384 at most."""
+    neighbours: int = 10
+    """k, the neighbours of each row."""
+    alpha: float = 0.9
+    """α, the share of a row's score that comes from its neighbours, 0.001 to 0.9999."""
+    variant: str = "balanced"
+    """Weights and scaling: ``balanced``, or ``paper`` for those that were published."""
+    key_bits: int = 3072
+    """Bits of the keys of ``phe``: 2048, 3072 or 4096."""
+    min_clients: int = 3
+    """Fewest clients with which a run continues. With two, a sum tells each client the other's
+    part."""
+    suite: str = "aes128ctr"
+    """The cipher of all masks: ``aes128ctr`` or ``chacha20``."""
+    malicious_server: bool | None = None
+    """Whether keys and sums withstand a server that lies about keys and about who dropped out.
+    Every client then needs a key. Default: whether all clients of the roster have keys; without a
+    roster no."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainTerms(Terms):
+    """What a client agrees to in training, whatever the server asks for."""
+
+    min_clients: int = 3
+    """Fewest clients of a round."""
+    malicious_server: bool | str = "signed"
+    """Whether sums must withstand a server that cheats: if all clients of the roster have keys
+    (``"signed"``), always or never."""
+    groups_at_least: int = 5
+    """Fewest clients of a fixed group."""
+    allow_free_sampling: bool = False
+    """Whether jobs may draw clients freely. Over many rounds the server can then compute this
+    client's updates."""
+    max_rounds: int = 1000
+    """Most rounds. Every round shows the server more of the embeddings."""
+    max_epochs: int = 100
+    """Most passes over the rows in one round: time that the server makes this client spend."""
+    max_bits: int = 16384
+    """Most bits of a code. Longer codes give the server more precise distances."""
+    max_neighbours: int = 64
+    """Most neighbours of a row. With more, the owner's scores depend on more rows of other
+    clients."""
+    min_alpha: float = 0.5
+    """Least α. Below, scores barely depend on neighbours."""
+    max_alpha: float = 0.9999
+    """Largest α. Above, scores follow single neighbours, and the server may take very long to solve
+    for them."""
+    backends: tuple[str, ...] = ("lwe", "shade", "phe")
+    """The backends. They protect from different parties, so no order of them is one of privacy."""
+    max_peer_rows: int | str = "any"
+    """Most rows of another client: a number, ``features`` (as many as a row has features) or
+    ``any``. A client with more rows than that computes, with the server, the codes of everybody's
+    rows."""

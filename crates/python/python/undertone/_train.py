@@ -13,7 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from . import _arrays, _checks, _engine
 from ._costs import Cost, of_parties
-from ._party import Party, Path, PublicKeys, credentials, peer_rows, replayed, session_id
+from ._jobs import TrainJob, TrainTerms
+from ._party import Party, Path, PublicKeys, credentials, replayed, session_id
 from ._record import Record, given
 from ._table import as_classes
 
@@ -190,74 +191,6 @@ def _adapted(model: object) -> _Adapter:
     return _Adapter(model)  # type: ignore[arg-type]
 
 
-@dataclass(frozen=True, kw_only=True)
-class TrainJob:
-    """The parameters of a training job. All parties need the same ones.
-
-    ============================  ==================================================================
-    ``features``                  features of a row
-    ``classes``                   number of classes
-    ``parameters``                length of ``model.params()``
-    ``label_rounds``              rounds on labels alone
-    ``rounds``                    rounds after these
-    ``labels_from``               source of pseudo-labels: ``"labels"`` (none), ``"network"`` (the
-                                  model's own predictions), ``"local"`` (label propagation in each
-                                  client), ``"xclp"`` (across the clients of the round)
-    ``backend``, ``bits``,        label propagation, as for :func:`label`
-    ``neighbours``, ``alpha``,
-    ``variant``
-    ``sampled``                   clients of a round, as far as groups allow
-    ``groups``                    fewest clients of a fixed group, 5 or more
-    ``free_sampling``             True: no groups. Over many rounds the server can then compute
-                                  each client's updates.
-    ``epochs``                    passes over the rows in one update
-    ``learning_rate``             of the first round (default: 0.1, or 0.3 where a client has 50
-                                  labels); it falls from round to round
-    ``weight_decay``, ``clip``    decay of weights; largest change of a parameter in one update
-    ``consistency``               largest weight of the consistency loss of mean teachers
-    ``min_clients``               fewest clients of a round
-    ``malicious_server``          withstands a server that lies about who dropped out
-    ============================  ==================================================================
-    """
-
-    features: int
-    classes: int
-    parameters: int
-    label_rounds: int = 20
-    rounds: int = 100
-    labels_from: str = "xclp"
-    backend: str = _engine.BACKEND
-    bits: int = 4096
-    neighbours: int = 10
-    alpha: float = 0.9
-    variant: str = "balanced"
-    sampled: int = 5
-    groups: int = 5
-    free_sampling: bool = False
-    epochs: int = 5
-    learning_rate: float | None = None
-    weight_decay: float = 2e-4
-    clip: float = 4.0
-    consistency: float = 1.0
-    min_clients: int = 3
-    malicious_server: bool = False
-    suite: str = "aes128ctr"
-
-    def __post_init__(self) -> None:
-        _engine.train_digest(self._rules())
-
-    def _rules(self) -> dict[str, Any]:
-        rules = _checks.job(self)
-        if rules.pop("free_sampling"):
-            rules["groups"] = None
-        return rules
-
-    @property
-    def digest(self) -> bytes:
-        """32 bytes, by which parties compare their jobs."""
-        return _engine.train_digest(self._rules())
-
-
 @dataclass(frozen=True)
 class TrainRound:
     """A round that is finished."""
@@ -316,29 +249,11 @@ def train(
     *,
     test: tuple[Any, Any] | None = None,
     classes: int | None = None,
-    label_rounds: int = 20,
-    rounds: int = 100,
-    labels_from: str = "xclp",
-    backend: str = _engine.BACKEND,
-    bits: int = 4096,
-    neighbours: int = 10,
-    alpha: float = 0.9,
-    variant: str = "balanced",
-    sampled: int = 5,
-    groups: int = 5,
-    free_sampling: bool = False,
-    epochs: int = 5,
-    learning_rate: float | None = None,
-    weight_decay: float = 2e-4,
-    clip: float = 4.0,
-    consistency: float = 1.0,
     label_epsilon: float | None = None,
-    min_clients: int = 3,
-    malicious_server: bool = False,
-    suite: str = "aes128ctr",
     seed: Seed = None,
     on_round: Callable[[int, NDArray[np.float32]], object] | None = None,
     progress: Callable[[str], object] | None = None,
+    **parameters: Any,
 ) -> TrainResult:
     """Trains a model with many clients, few of whose rows have labels: FedAvg+XCLP.
 
@@ -353,7 +268,7 @@ def train(
     row.
 
     ``on_round(round, params)`` is called after each round. ``label_epsilon`` puts noise on the
-    labels that clients bring to label propagation. :class:`TrainJob` explains the other arguments.
+    labels that clients bring to label propagation. ``parameters`` are those of :class:`TrainJob`.
     ``seed`` (32 bytes, or a number) fixes what the engine draws; it is for tests.
 
     An exception of the model or of a callback ends the run, as does Ctrl-C.
@@ -382,8 +297,9 @@ def train(
     >>> [this.contributors for this in run.rounds], run.accuracy > 0.9
     ([[0, 1, 2, 3, 4], [0, 1, 2, 3, 4], [0, 1, 2, 3, 4]], True)
     """
-    if len(clients) < min_clients:
-        raise ValueError(f"{len(clients)} clients, at least {min_clients} are needed")
+    least = parameters.get("min_clients", 3)
+    if len(clients) < least:
+        raise ValueError(f"{len(clients)} clients, at least {least} are needed")
     features = [
         as_matrix(rows, f"client {client}: features") for client, (rows, _) in enumerate(clients)
     ]
@@ -403,28 +319,7 @@ def train(
     shown = _adapted(own)
     first = shown.params()
     job = TrainJob(
-        features=features[0].shape[1],
-        classes=classes,
-        parameters=len(first),
-        label_rounds=label_rounds,
-        rounds=rounds,
-        labels_from=labels_from,
-        backend=backend,
-        bits=bits,
-        neighbours=neighbours,
-        alpha=alpha,
-        variant=variant,
-        sampled=sampled,
-        groups=groups,
-        free_sampling=free_sampling,
-        epochs=epochs,
-        learning_rate=learning_rate,
-        weight_decay=weight_decay,
-        clip=clip,
-        consistency=consistency,
-        min_clients=min_clients,
-        malicious_server=malicious_server,
-        suite=suite,
+        features=features[0].shape[1], classes=classes, parameters=len(first), **parameters
     )
     run = _engine.Training(
         job._rules(),
@@ -529,8 +424,8 @@ class TrainClient:
     It has the census, and the rounds in which the client took part. Another process with the same
     record continues the job.
 
-    Check the job before you take part: its groups, its rounds and its backend decide what the
-    server learns.
+    ``terms`` are what this client agrees to (default: :class:`TrainTerms`). :meth:`session` raises
+    :class:`RefusedError` if the job does not meet them.
     """
 
     def __init__(
@@ -542,15 +437,15 @@ class TrainClient:
         labels: NDArray[Any],
         *,
         noise: tuple[float, bytes] | None = None,
+        terms: TrainTerms | None = None,
         record: Record | str | None = None,
     ) -> None:
         self.index = _checks.whole("index", index)
         self.job = job
         self.model = model
-        self._features = as_matrix(features)
         self._client = _engine.TrainClient(
-            job._rules(), _adapted(model), self._features, as_classes(labels),
-            _checks.noise(noise), given(record),
+            job._rules(), _adapted(model), as_matrix(features), as_classes(labels),
+            _checks.noise(noise), (terms or TrainTerms())._rules(), given(record),
         )
 
     @property
@@ -563,7 +458,6 @@ class TrainClient:
         self,
         session: bytes,
         *,
-        max_peer_rows: int | str | None = None,
         key: str | None = None,
         public_keys: PublicKeys | None = None,
         seed: bytes | int | None = None,
@@ -571,8 +465,7 @@ class TrainClient:
         """The client's party in a session. Parties of earlier sessions can do nothing more.
 
         ``session`` is the id that the server chose. With ``malicious_server`` it needs ``key`` and
-        ``public_keys``, as :class:`SumClient` does. ``max_peer_rows`` is the largest number of rows
-        of another client to which this one agrees, or ``"features"``.
+        ``public_keys``, as :class:`SumClient` does.
         """
         signing = credentials(key, public_keys)
         if self.job.malicious_server and signing is None:
@@ -582,7 +475,6 @@ class TrainClient:
                 self.index,
                 _checks.octets("session", session),
                 signing,
-                peer_rows(max_peer_rows, self._features),
                 _checks.seed(seed),
             )
         )

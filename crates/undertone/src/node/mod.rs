@@ -5,11 +5,10 @@
 //! | [`fedgraph`] | a graph network over clients with different features of the same rows |
 //! | [`label`] | label propagation over the rows of all clients |
 //! | [`mod@sum`] | secure sums or weighted means of the clients' arrays, round after round |
-//! | [`train`] | a model, trained round after round with propagated labels |
 //!
-//! The applications `pssl` and `cotrain` are in crates of their own, [`undertone_pssl`] and
-//! [`undertone_cotrain`]. [`Served`] and [`Agreed`](undertone_job::Agreed) take their halves to a
-//! network. [`jobs`] reads their job files.
+//! The applications `train`, `cotrain` and `pssl` are in crates of their own, [`undertone_train`],
+//! [`undertone_cotrain`] and [`undertone_pssl`]. [`Served`] and [`Agreed`](undertone_job::Agreed)
+//! take their halves to a network. [`jobs`] reads their job files.
 //!
 //! The rest is [`undertone_node`]: it moves messages, enforces deadlines, and knows no application.
 //! It runs every type that implements [`Application`] and [`Participant`].
@@ -19,6 +18,5 @@ pub mod jobs;
 pub mod label;
 pub mod sum;
 mod terms;
-pub mod train;
 
 pub use undertone_node::*;

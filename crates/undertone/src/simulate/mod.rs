@@ -8,7 +8,6 @@ mod label;
 mod rounds;
 mod scaling;
 mod sum;
-mod train;
 pub mod transfers;
 
 use undertone_job::Decline;
@@ -26,7 +25,6 @@ pub use label::{Run, Simulation};
 pub use rounds::{RoundRun, RoundSimulation};
 pub use scaling::{ScalingRun, ScalingSimulation, standardise};
 pub use sum::{SumRun, SumSimulation};
-pub use train::{TrainingRun, TrainingSimulation};
 pub use transfers::TransferSimulation;
 
 /// Why there is no result.

@@ -4,13 +4,14 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde::Serialize;
+use serde_json::Value;
 use undertone::data::parts::{ClassTable, Part};
 use undertone::data::{Classes, Kind, scale};
 use undertone::hamming::Backend;
 use undertone::job::Record;
-use undertone::label::{LabelNoise, Labelling, Rows};
+use undertone::label::{LabelNoise, Labelling, PeerRows, PropagationTerms, Rows};
 use undertone::node::client::Config;
-use undertone::node::label::{Owner, PeerRows, Terms};
+use undertone::node::label::{Owner, Terms};
 
 use super::super::credentials::{Warnings, label_secret};
 use super::Join;
@@ -31,24 +32,19 @@ pub(super) struct LabelOptions {
     #[arg(long, value_name = "C")]
     classes: Option<Classes>,
     /// Longest codes in bits to which this client agrees. Longer codes give the server more precise
-    /// distances
-    #[arg(long, value_name = "L", default_value_t = Terms::default().max_bits)]
-    max_bits: usize,
-    /// Most neighbours of a row to which this client agrees
-    #[arg(long, value_name = "K", default_value_t = Terms::default().max_neighbours)]
-    max_neighbours: usize,
+    /// distances [default: 16384]
+    #[arg(long, value_name = "L")]
+    max_bits: Option<usize>,
+    /// Most neighbours of a row to which this client agrees [default: 64]
+    #[arg(long, value_name = "K")]
+    max_neighbours: Option<usize>,
     /// Agree to any alpha, and not only to values from 0.5 to 0.9999
     #[arg(long)]
     any_alpha: bool,
     /// Backends to which this client agrees, with commas between them: clear, sketch, psm, lwe,
-    /// shade, phe
-    #[arg(
-        long,
-        value_name = "BACKEND,…",
-        value_delimiter = ',',
-        default_values_t = Terms::default().backends
-    )]
-    backends: Vec<Backend>,
+    /// shade, phe [default: lwe,shade,phe]
+    #[arg(long, value_name = "BACKEND,…", value_delimiter = ',')]
+    backends: Option<Vec<Backend>>,
     /// Most rows of another client to which this client agrees: a number, or "features" for as many
     /// as a row has features. With more rows than features the server and that client can compute
     /// codes of this client's rows [default: any number, with a warning]
@@ -155,21 +151,54 @@ impl Input {
 
 pub(super) fn terms(join: &Join) -> Terms {
     let options = &join.label;
-    let usual = Terms::default();
+    let usual = PropagationTerms::default();
+    let (min_alpha, max_alpha) = if options.any_alpha {
+        (0.0, 1.0)
+    } else {
+        (usual.min_alpha, usual.max_alpha)
+    };
+    let backends = options.backends.clone();
     Terms {
-        max_bits: options.max_bits,
-        max_neighbours: options.max_neighbours,
-        alpha: if options.any_alpha {
-            f64::MIN..=f64::MAX
-        } else {
-            usual.alpha
+        propagation: PropagationTerms {
+            max_bits: options.max_bits.unwrap_or(usual.max_bits),
+            max_neighbours: options.max_neighbours.unwrap_or(usual.max_neighbours),
+            min_alpha,
+            max_alpha,
+            backends: backends.unwrap_or(usual.backends),
+            max_peer_rows: options.max_peer_rows.unwrap_or_default(),
         },
-        backends: options.backends.clone(),
         min_clients: join.min_clients(),
-        max_peer_rows: options.max_peer_rows.unwrap_or_default(),
         standardise: !options.no_standardise,
         malicious_server: join.insists(),
     }
+}
+
+/// The terms that options state: each option, its key and its value.
+pub(super) fn stated(options: &LabelOptions) -> [(&'static str, &'static str, Option<Value>); 7] {
+    let any_alpha = |value: f64| options.any_alpha.then(|| value.into());
+    let backends = options.backends.as_ref();
+    let backends = backends.map(|all| all.iter().map(ToString::to_string).collect());
+    [
+        ("--max-bits", "max_bits", options.max_bits.map(Into::into)),
+        (
+            "--max-neighbours",
+            "max_neighbours",
+            options.max_neighbours.map(Into::into),
+        ),
+        ("--any-alpha", "min_alpha", any_alpha(0.0)),
+        ("--any-alpha", "max_alpha", any_alpha(1.0)),
+        ("--backends", "backends", backends),
+        (
+            "--max-peer-rows",
+            "max_peer_rows",
+            options.max_peer_rows.map(|rows| rows.to_string().into()),
+        ),
+        (
+            "--no-standardise",
+            "standardise",
+            options.no_standardise.then(|| false.into()),
+        ),
+    ]
 }
 
 /// The noise that `--label-epsilon` asks for.

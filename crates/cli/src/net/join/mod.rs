@@ -68,9 +68,9 @@ pub(crate) struct Join {
     #[arg(long, value_name = "N")]
     max_rounds: Option<u32>,
     /// For sum with several rounds, and train: fewest clients of a group to which this client
-    /// agrees. The server learns sums over groups
-    #[arg(long, value_name = "P", default_value_t = undertone::rounds::MIN_GROUP)]
-    groups_at_least: usize,
+    /// agrees. The server learns sums over groups [default: 5]
+    #[arg(long, value_name = "P")]
+    groups_at_least: Option<usize>,
     /// For sum with several rounds, and train: agree to jobs that draw clients freely. Over many
     /// rounds the server can then compute this client's weight, or its updates
     #[arg(long)]
@@ -81,9 +81,6 @@ pub(crate) struct Join {
     label: label::LabelOptions,
     #[command(flatten)]
     sum: sum::SumOptions,
-    #[cfg(feature = "train")]
-    #[command(flatten)]
-    train: train::TrainOptions,
     #[cfg(feature = "train")]
     #[command(flatten)]
     cotrain: cotrain::CotrainOptions,
@@ -224,7 +221,8 @@ impl Join {
 
     /// Fewest clients of a group to which this client agrees. `None` if it asks for no groups.
     fn groups(&self) -> Option<usize> {
-        (!self.allow_free_sampling).then_some(self.groups_at_least)
+        let least = self.groups_at_least.unwrap_or(undertone::rounds::MIN_GROUP);
+        (!self.allow_free_sampling).then_some(least)
     }
 
     fn min_clients(&self) -> usize {
@@ -239,6 +237,7 @@ impl Join {
     /// The terms of the options, and those that `--accept` states.
     fn terms<J, T: Terms<J>>(&self) -> Result<T, Failure> {
         let mut all = stated::entries("--accept", &self.record.terms())?;
+        let mut options = Vec::new();
         let of_options = [
             (
                 "--min-clients",
@@ -255,14 +254,30 @@ impl Join {
                 "max_rounds",
                 self.max_rounds.map(Into::into),
             ),
+            (
+                "--groups-at-least",
+                "groups_at_least",
+                self.groups_at_least.map(Into::into),
+            ),
+            (
+                "--allow-free-sampling",
+                "allow_free_sampling",
+                self.allow_free_sampling.then(|| true.into()),
+            ),
         ];
-        for (option, key, value) in of_options {
+        let of_label = label::stated(&self.label);
+        for (option, key, value) in of_options.into_iter().chain(of_label) {
             let Some(value) = value else { continue };
+            options.push((key, option));
             if all.insert(key.to_owned(), value).is_some() {
                 return Err(Failure::usage(format!("{option} and --accept state {key}")));
             }
         }
-        terms::terms(all).map_err(|fault| Failure::usage(format!("--accept {fault}")))
+        terms::terms(all).map_err(|fault| {
+            let option = options.iter().find(|(key, _)| *key == fault.key);
+            let option = option.map_or("--accept", |(_, option)| option);
+            Failure::usage(format!("{option} {fault}"))
+        })
     }
 
     /// The record of this client's data.
@@ -280,12 +295,12 @@ impl Join {
         let mut warnings = Warnings::default();
         let config = self.link.config(&mut warnings)?;
         match self.application() {
-            Application::Label | Application::Sum | Application::Train | Application::Fedgraph
+            Application::Label | Application::Sum | Application::Fedgraph
                 if !self.record.terms().is_empty() =>
             {
                 Err(Failure::usage(
-                    "--accept KEY=VALUE is only for cotrain and pssl; the terms of other jobs have \
-                     options",
+                    "--accept KEY=VALUE is only for train, cotrain and pssl; the terms of other \
+                     jobs have options",
                 ))
             }
             Application::Label if self.max_rounds.is_some() => Err(Failure::usage(

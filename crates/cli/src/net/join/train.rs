@@ -1,31 +1,20 @@
 //! `undertone join`, training.
 
-use std::sync::{Arc, Mutex, PoisonError};
-
-use clap::Args;
 use serde::Serialize;
 use undertone::data::Kind;
+use undertone::job::Agreed;
 use undertone::kdf::Seed;
 use undertone::label::{LabelNoise, Labelling, Rows};
 use undertone::node::client::Config;
-use undertone::node::train::{Job, Made, Terms, Trainee};
-use undertone::train::{Data, Model, Step};
+use undertone::train::{Client, Data, Inputs, Job, Model, Step, Trained};
 
 use super::super::credentials::Warnings;
-use super::super::training::{kind, net};
+use super::super::training::{kind, net, warn_once};
 use super::Join;
 use super::label::{self, Input};
 use super::part::{Costs, own_output, take_part};
 use undertone_lab::output;
 use undertone_lab::{Failure, Show};
-
-#[derive(Debug, Args)]
-#[command(next_help_heading = "Training")]
-pub(super) struct TrainOptions {
-    /// Most passes over the rows in one round to which this client agrees
-    #[arg(long, value_name = "N", default_value_t = Terms::default().max_epochs)]
-    max_epochs: u32,
-}
 
 /// The JSON object of `join`.
 #[derive(Debug, Serialize)]
@@ -35,26 +24,15 @@ struct Report {
     model: String,
     parameters: usize,
     /// Rounds in which this client took part.
-    rounds: u32,
+    rounds: usize,
     /// Rows with a pseudo-label in the last of these rounds.
     pseudo_labels: usize,
     /// Changes of parameters that were clipped, over all rounds.
     clipped: usize,
     /// Rounds in which the update diverged and was left out.
-    diverged: u32,
+    diverged: usize,
     #[serde(flatten)]
     costs: Costs,
-}
-
-/// What happened so far.
-#[derive(Debug, Default)]
-struct Progress {
-    job: Option<Job>,
-    rounds: u32,
-    pseudo: usize,
-    clipped: usize,
-    diverged: u32,
-    model: Option<Vec<f32>>,
 }
 
 /// The client's data for a job.
@@ -64,29 +42,40 @@ fn data(input: &Input, noise: Option<&LabelNoise>, job: &Job) -> Result<Data, St
     };
     let own = &input.labelling;
     // NOISE-3. With another number of classes every label would be a fresh draw.
-    if noise.is_some() && own.classes() != job.training.classes {
+    if noise.is_some() && own.classes() != job.classes {
         return Err(format!(
             "the job has {} classes, this client has {}; state them with --classes",
-            job.training.classes,
+            job.classes,
             own.classes()
         ));
     }
     let labelling = if own.names().is_empty() {
-        Labelling::new(job.training.classes, own.labels().to_vec())
+        Labelling::new(job.classes, own.labels().to_vec())
     } else {
         Ok(own.clone())
     };
     let labelling = labelling.map_err(|error| error.to_string())?;
     let values = features.values().iter();
-    let values = values
-        .map(|value| (value / job.training.scale) as f32)
-        .collect();
+    let values = values.map(|value| (value / job.scale) as f32).collect();
     let data = Data::new(features.dim(), values, labelling).map_err(|error| error.to_string())?;
     match noise {
         None => Ok(data),
         Some(noise) => data
             .with_noise(noise, &input.rows)
             .map_err(|error| error.to_string()),
+    }
+}
+
+/// Logs a round.
+fn log(trained: &Trained, warned: &mut bool) {
+    let round = trained.number;
+    tracing::info!(round, pseudo_labels = trained.pseudo, "trained");
+    warn_once(warned, trained.warning.as_ref());
+    if trained.diverged {
+        tracing::warn!(round, "the update diverged and is left out");
+    }
+    if trained.clipped > 0 {
+        tracing::warn!(values = trained.clipped, "changes were clipped");
     }
 }
 
@@ -104,74 +93,41 @@ pub(super) fn run(
     options.log(warnings, show);
     let noise = label::label_noise(options, &input, &record)?;
     let config = config.clone().with_columns(&input.columns);
-    let terms = Terms {
-        label: label::terms(options),
-        groups: options.groups(),
-        max_rounds: options.max_rounds.unwrap_or(Terms::default().max_rounds),
-        max_epochs: options.train.max_epochs,
-    };
-    let progress = Arc::new(Mutex::new(Progress::default()));
-    let (told, noted) = (Arc::clone(&progress), Arc::clone(&progress));
     let make = move |job: &Job| {
-        let kind = kind(&job.spec())?;
         // The server's parameters replace these in each round.
         let any = Seed::from_bytes([0; 32]);
-        let net = net(kind, &any, job.training.mean_teacher)?;
-        told.lock().unwrap_or_else(PoisonError::into_inner).job = Some(job.clone());
-        Ok(Made {
-            model: Box::new(net),
+        Ok(Inputs {
+            model: Box::new(net(kind(job)?, &any, job.mean_teacher)?),
             data: data(&input, noise.as_ref(), job)?,
         })
     };
-    let on_step = move |step: &Step| {
-        let mut progress = noted.lock().unwrap_or_else(PoisonError::into_inner);
-        match step {
-            Step::Counted => tracing::info!("the job has begun"),
-            Step::Trained(trained) => {
-                progress.rounds += 1;
-                progress.pseudo = trained.pseudo;
-                progress.clipped += trained.clipped;
-                progress.diverged += u32::from(trained.diverged);
-                tracing::info!(
-                    round = trained.number,
-                    pseudo_labels = trained.pseudo,
-                    "trained"
-                );
-                if trained.diverged {
-                    tracing::warn!(
-                        round = trained.number,
-                        "the update diverged and is left out"
-                    );
-                }
-                if trained.clipped > 0 {
-                    tracing::warn!(values = trained.clipped, "changes were clipped");
-                }
-            }
-            Step::Over(model) => progress.model = Some(model.clone()),
-        }
-        Ok(())
-    };
-    let mut trainee = Trainee::new(terms, make, record.clone()).on_step(on_step);
-    let joined = take_part(&config, &mut trainee, &record)?;
-    let progress = std::mem::take(&mut *progress.lock().unwrap_or_else(PoisonError::into_inner));
-    let (Some(job), Some(model)) = (progress.job, progress.model) else {
+    let client = Client::new(options.terms()?, make);
+    let mut warned = false;
+    let mut client = Agreed::new(client, record.clone()).observe(move |step| match step {
+        Step::Counted => tracing::info!("the job has begun"),
+        Step::Trained(trained) => log(trained, &mut warned),
+        Step::Over(_) => {}
+    });
+    let joined = take_part(&config, &mut client, &record)?;
+    let (Some(job), Some(Step::Over(model))) = (client.job(), client.output()) else {
         return Err(Failure::aborted("the job ended without a model"));
     };
-    let kind = kind(&job.spec()).map_err(Failure::data)?;
     let any = Seed::from_bytes([0; 32]);
-    let mut net = net(kind, &any, job.training.mean_teacher).map_err(Failure::data)?;
-    net.set_params(&model).map_err(Failure::data)?;
+    let kind = kind(job).map_err(Failure::data)?;
+    let mut net = net(kind, &any, job.mean_teacher).map_err(Failure::data)?;
+    net.set_params(model).map_err(Failure::data)?;
     let bytes = net.to_bytes().map_err(Failure::data)?;
     out.write(|w| w.write_all(&bytes))?;
+    let taken = client.part().rounds();
     let report = Report {
         rows,
         labelled_rows: labelled,
-        model: job.spec().model,
+        model: job.model.clone(),
         parameters: model.len(),
-        rounds: progress.rounds,
-        pseudo_labels: progress.pseudo,
-        clipped: progress.clipped,
-        diverged: progress.diverged,
+        rounds: taken.len(),
+        pseudo_labels: taken.last().map_or(0, |trained| trained.pseudo),
+        clipped: taken.iter().map(|trained| trained.clipped).sum(),
+        diverged: taken.iter().filter(|trained| trained.diverged).count(),
         costs: Costs::of(&joined),
     };
     output::print_report(show, &report, || {
@@ -185,7 +141,7 @@ pub(super) fn run(
 
 #[cfg(test)]
 mod tests {
-    use undertone::kdf::Seed;
+    use undertone::job::Known;
     use undertone::label::Features;
 
     use super::*;
@@ -203,8 +159,9 @@ mod tests {
         assert_ne!(due, labelling);
         let input = Input::of(rows, labelling);
         let job = |more: &str| {
-            let text = format!("application = \"train\"\nfeatures = 2\n{more}\n");
-            Job::parse(&text, false, |_| Ok(5)).unwrap()
+            let text = format!("features = 2\nparameters = 5\n{more}\n");
+            let stated = undertone::job::settle::parse(&text).unwrap();
+            undertone::job::settle::<Job>(stated, Known::new(false)).unwrap()
         };
         let ten = "classes = 10";
         for more in [

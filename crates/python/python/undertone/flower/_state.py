@@ -297,6 +297,11 @@ def identity(context: Context, key: Path | None, roster: Path | None) -> Identit
     return own(lambda: _read_identity(*paths), "reading key and roster")
 
 
+def is_signed(context: Context, key: Path | None, roster: Path | None) -> bool:
+    """Whether this node has a key, and a roster with those of all."""
+    return _paths(context, key, roster) is not None
+
+
 def _paths(context: Context, key: Path | None, roster: Path | None) -> tuple[str, str] | None:
     """Key and roster: node config, else the arguments."""
     key = str(context.node_config.get("undertone-key") or key or "")

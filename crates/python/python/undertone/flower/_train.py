@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from logging import INFO, WARNING, getLogger
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any
@@ -17,11 +17,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from .. import _engine
 from .._engine import RefusedError, UndertoneError
+from .._jobs import TrainJob, TrainTerms
 from .._party import Path
-from .._train import Examples, Model, Schedule, TrainClient, TrainJob, TrainServer, TrainStep
+from .._train import Examples, Model, Schedule, TrainClient, TrainServer, TrainStep
 from . import _state, _wire
 from ._grid import read
-from ._label import Data, agree_on_backend, check_backends
+from ._label import Data
 from ._relay import Relay
 from ._state import RecordChoice
 from ._wire import Exchange, Terms, Told
@@ -36,30 +37,10 @@ CACHE = "undertone.train.cache"
 _log = getLogger("undertone")
 
 
-def _entries(job: TrainJob) -> dict[str, Value]:
-    """A job as entries of a ConfigRecord. -1: the learning rate is automatic."""
-    entries: dict[str, Value] = {}
-    for one in fields(job):
-        value = getattr(job, one.name)
-        if one.name == "learning_rate" and value is None:
-            value = -1.0
-        entries[one.name.replace("_", "-")] = value
-    return entries
-
-
-def _job(terms: Terms) -> TrainJob:
-    """The inverse of :func:`_entries`."""
-    readers: dict[str, Callable[[str], Any]] = {
-        "int": terms.number, "float": terms.real, "str": terms.text, "bool": terms.flag,
-        "float | None": terms.real,
-    }  # fmt: skip
-    values = {
-        one.name: readers[str(one.type)](one.name.replace("_", "-")) for one in fields(TrainJob)
-    }
-    if values["learning_rate"] == -1.0:
-        values["learning_rate"] = None
+def _job(told: Terms) -> TrainJob:
+    """The job that the server offers."""
     try:
-        return TrainJob(**values)
+        return TrainJob.read(told.text("job").encode())
     except (ValueError, OverflowError) as error:
         raise Told(f"the server's job is impossible: {error}") from None
 
@@ -114,17 +95,7 @@ def trained(
     data: Data,
     receive: Callable[[Any, Context], object] | None = None,
     *,
-    groups_at_least: int = 5,
-    allow_free_sampling: bool = False,
-    max_rounds: int = 1000,
-    max_epochs: int = 100,
-    backends: Sequence[str] = _engine.ACCEPTED,
-    min_clients: int = 3,
-    max_bits: int = 16384,
-    max_neighbours: int = 64,
-    any_alpha: bool = False,
-    max_peer_rows: int | str | None = None,
-    malicious_server: bool = False,
+    terms: TrainTerms | None = None,
     classes: int | None = None,
     noise: Callable[[Context], tuple[float, bytes]] | None = None,
     key: Path | None = None,
@@ -143,25 +114,16 @@ def trained(
     where there is none. It must return the same for every message. ``receive(model, context)`` gets
     the final model. Rows, labels and this node's updates do not leave the node in the clear.
 
-    The other arguments are what this client agrees to:
-
-    ============================  ==================================================================
-    ``groups_at_least``           fewest clients of a fixed group
-    ``allow_free_sampling``       True: jobs without groups are fine. Over many rounds the server
-                                  can then compute this client's updates.
-    ``max_rounds``                most rounds; every round shows the server more of the embeddings
-    ``max_epochs``                most passes over the rows in one round
-    ``classes``                   the number of classes; by default the server's counts
-    ``noise``                     returns epsilon and a secret of 32 bytes that the client keeps;
-                                  needs ``classes``
-    ============================  ==================================================================
+    ``terms`` are what this client agrees to (default: :class:`undertone.TrainTerms`). ``classes``
+    is the number of classes (default: the server's). ``noise(context)`` returns epsilon and a
+    secret of 32 bytes that the client keeps; it needs ``classes``.
 
     See :func:`labelled` for the rest. The ``record`` has the census and the rounds in which this
     node took part. After a round it refuses another job: each job has other groups, and shows other
     sums of this node's updates. The owner allows one by ``undertone record allow NAME new-job``. A
     node that has lost its record takes part in no more rounds.
     """
-    check_backends(backends)
+    agreed = terms or TrainTerms()
     _state.check_record(record)
     if noise is not None and classes is None:
         raise ValueError(
@@ -169,75 +131,43 @@ def trained(
             "server must not choose it"
         )
 
-    def check(job: TrainJob) -> None:
-        _wire.check_groups(
-            None if job.free_sampling else job.groups,
-            None if allow_free_sampling else groups_at_least,
-            "updates",
-        )
-        if job.label_rounds + job.rounds > max_rounds:
-            raise Told(
-                f"the job has {job.label_rounds + job.rounds} rounds, this client agrees to "
-                f"{max_rounds} (max_rounds)"
-            )
+    def check(job: TrainJob, context: Context) -> None:
+        try:
+            agreed.check(job, signed=_state.is_signed(context, key, roster))
+        except RefusedError as why:
+            raise Told(str(why)) from None
         if classes is not None and job.classes != classes:
             raise Told(f"the job has {job.classes} classes, this client has {classes} (classes)")
-        if job.epochs > max_epochs:
-            raise Told(
-                f"the job has {job.epochs} epochs in a round, this client agrees to {max_epochs} "
-                "(max_epochs)"
-            )
-        if job.min_clients < min_clients:
-            raise Told(
-                f"a round may have {job.min_clients} clients, this client asks for {min_clients} "
-                "(min_clients)"
-            )
-        if malicious_server and not job.malicious_server:
-            raise Told("the server does not withstand a lying server (malicious_server)")
-        if job.labels_from != "xclp":
-            return
-        agree_on_backend(job.backend, backends)
-        if job.bits > max_bits or job.neighbours > max_neighbours:
-            raise Told(
-                f"the server asks for codes of {job.bits} bits and {job.neighbours} neighbours, "
-                f"this client allows at most {max_bits} and {max_neighbours} (max_bits, "
-                "max_neighbours)"
-            )
-        if not any_alpha and not 0.5 <= job.alpha <= 0.9999:
-            raise Told(
-                f"the server asks for alpha {job.alpha}, this client allows 0.5 to 0.9999 "
-                "(any_alpha)"
-            )
 
     def handler(message: Message, context: Context) -> Message:
         return _state.own(lambda: handled(message, context), "training")
 
     def handled(message: Message, context: Context) -> Message:
-        terms = Terms(message.content, "the query is not Undertone's; it has no terms")
-        kind = terms.text("kind")
+        told = Terms(message.content, "the query is not Undertone's; it has no terms")
+        kind = told.text("kind")
         if kind not in ("train hello", "train"):
             raise Told(f"the server asks for {kind!r}; this client trains")
-        job = _job(terms)
-        check(job)
-        index, signing = terms.number("index"), None
+        job = _job(told)
+        check(job, context)
+        index, signing = told.number("index"), None
         if job.malicious_server:
             signing = _state.identity(context, key, roster)
             index = signing.index
-            if terms.text("roster") != signing.digest:
+            if told.text("roster") != signing.digest:
                 raise Told("all parties need the same roster.toml")
         if kind == "train hello":
             said = ConfigRecord({"index": index})
             return Message(RecordDict({_wire.TERMS: said}), reply_to=message)
-        if index != terms.number("index"):
+        if index != told.number("index"):
             raise Told("the server's number for this node is not its place on the roster")
 
-        kept = _state.Kept.load(context, STATE, terms)
+        kept = _state.Kept.load(context, STATE, told)
         answers = _state.record(context, record, key, roster)
         folder = _state.journal(context, journal, "train", answers)
-        if terms.number("step") == 0:
+        if told.number("step") == 0:
             _state.clean(folder, kept.session)
         features, labels = _state.own(lambda: data(context), "loading the rows")
-        cached = _Cached(lambda: model(context), job.parameters, _cache(context, kept.session))
+        cached = _Cached(lambda: model(context), job.parameters or 0, _cache(context, kept.session))
 
         def made() -> Any:
             client = TrainClient(
@@ -247,11 +177,11 @@ def trained(
                 features,
                 labels,
                 noise=None if noise is None else noise(context),
+                terms=agreed,
                 record=answers,
             )
             return client.session(
                 kept.session,
-                max_peer_rows=max_peer_rows,
                 key=None if signing is None else signing.key,
                 public_keys=None if signing is None else signing.public_keys,
                 seed=kept.seed,
@@ -267,15 +197,15 @@ def trained(
                 if step.params is not None and receive is not None:
                     take = receive
                     _state.own(lambda: take(cached.model(), context), "keeping the model")
-            kept.forget(terms)
+            kept.forget(told)
             cached.cache.clear()
         else:
-            kept.save(terms, bundle)
+            kept.save(told, bundle)
         _state.keep(context, answers)
         cache = ArrayRecord({name: Array(array) for name, array in cached.cache.items()})
         context.state[CACHE] = cache
         context.state[f"{CACHE}.of"] = ConfigRecord({"session": kept.session})
-        said = _wire.said(index, party.done, features, terms.number("step"))
+        said = _wire.said(index, party.done, features, told.number("step"))
         return Message(_wire.carry(RecordDict({_wire.TERMS: said}), reply), reply_to=message)
 
     return handler
@@ -378,7 +308,7 @@ def train(
     """
     if job.malicious_server and roster is None:
         raise ValueError("malicious_server=True needs roster, the path of roster.toml")
-    entries = _entries(job)
+    entries: dict[str, Value] = {"job": job.offer.decode()}
     entries["roster"] = _digest(roster) if job.malicious_server and roster is not None else ""
     kept = _Checkpoint(checkpoint, job)
     places = None if not job.malicious_server or roster is None else len(read(roster))

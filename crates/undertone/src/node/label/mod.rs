@@ -116,7 +116,7 @@ use undertone_node::client::{self, JoinError, Joined};
 pub use job::Job;
 pub use owner::{Gained, Owner};
 pub use server::{Ended, Label};
-pub use terms::{PeerRows, Terms};
+pub use terms::Terms;
 
 pub(in crate::node) use job::trust;
 

@@ -7,7 +7,7 @@ use undertone_party::{Abort, Party, PartyId};
 use undertone_setup::identity::Credentials;
 use undertone_table::labels::renumber;
 
-use super::{Job, Label, PeerRows, Terms};
+use super::{Job, Label, Terms};
 
 /// The client's half: rows, labels and terms, and the results of a job.
 ///
@@ -189,7 +189,9 @@ impl Participant for Owner {
                 "the job standardises features, this client brings codes",
             ));
         }
-        if self.terms.max_peer_rows == PeerRows::Features && self.rows.features().is_none() {
+        if self.terms.propagation.max_peer_rows == label::PeerRows::Features
+            && self.rows.features().is_none()
+        {
             return Err(Decline::keeping(
                 "this client's terms do not fit its rows",
                 "'features' as the most rows of another client needs features, and codes have \
@@ -226,7 +228,11 @@ impl Participant for Owner {
             );
             return Err(Abort::cheated(PartyId::SERVER, why).into());
         };
-        let max_peer_rows = self.terms.max_peer_rows.most(self.rows.features());
+        let max_peer_rows = self
+            .terms
+            .propagation
+            .max_peer_rows
+            .most(self.rows.features());
         let rows = match (&self.rows, job.standardise, &self.scale) {
             (Rows::Features(features), true, _) if seat.session == 0 => {
                 let input = scaling::Input {
@@ -434,10 +440,13 @@ mod tests {
         let rows = Rows::Codes(label::Codes::from_bits(bits));
         let labelling = Labelling::new(2, vec![None; 60]).unwrap();
         let terms = |max_peer_rows| Terms {
-            max_peer_rows,
+            propagation: label::PropagationTerms {
+                max_peer_rows,
+                ..label::PropagationTerms::default()
+            },
             ..Terms::default()
         };
-        let mut agreed = [PeerRows::Features, PeerRows::Rows(50)].map(|most| {
+        let mut agreed = [label::PeerRows::Features, label::PeerRows::Rows(50)].map(|most| {
             let (rows, labelling) = (rows.clone(), labelling.clone());
             let mut owner = Owner::new(rows, labelling, terms(most), Record::simulated());
             owner.agree(&job("classes = 2"), false)
