@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 use undertone::job::{Entries, Job, Known, entries, settle};
-use undertone::{cotrain, pssl, train};
+use undertone::{cotrain, fedgraph, pssl, train};
 use undertone_tests::root;
 
 /// A key of a job, or a term.
@@ -219,7 +219,8 @@ fn python(value: &serde_json::Value) -> String {
         serde_json::Value::Bool(false) => "False".to_owned(),
         serde_json::Value::Array(all) => {
             let all: Vec<String> = all.iter().map(python).collect();
-            format!("({})", all.join(", "))
+            let end = if all.len() == 1 { "," } else { "" };
+            format!("({}{end})", all.join(", "))
         }
         other => other.to_string(),
     }
@@ -279,11 +280,14 @@ struct Printed {
     terms: (String, Vec<Key>),
     /// The base of the dataclass of the job.
     base: &'static str,
+    /// The first part of the names of its dataclasses.
+    class: &'static str,
 }
 
 impl Printed {
     fn of<J: Job, T: serde::Serialize + std::default::Default>(
         stated: &str,
+        class: &'static str,
         base: &'static str,
     ) -> Self {
         let name = J::NAME;
@@ -292,6 +296,7 @@ impl Printed {
             job: job::<J>(&format!("crates/{name}/src/job.rs"), stated),
             terms: terms::<T>(&format!("crates/{name}/src/terms.rs")),
             base,
+            class,
         }
     }
 
@@ -312,8 +317,7 @@ impl Printed {
     }
 
     fn classes(&self) -> String {
-        let mut class_name: String = self.name.to_owned();
-        class_name[..1].make_ascii_uppercase();
+        let class_name = self.class;
         let base = format!("{}, application=\"{}\"", self.base, self.name);
         let more = "All parties need the same one. Raises `ValueError` if it is impossible.";
         let job = class(&format!("{class_name}Job"), &base, &self.job, more);
@@ -327,11 +331,22 @@ fn what_the_types_of_jobs_say_is_printed() {
     let all = [
         Printed::of::<cotrain::Job, cotrain::Terms>(
             &format!("classes = 10\nrows = 1797\nfeatures = 64\npublic = \"{digest}\""),
+            "Cotrain",
             "VotesJob",
         ),
-        Printed::of::<pssl::Job, pssl::Terms>("features = 64\nclasses = 10\nasked = 20", "Job"),
+        Printed::of::<fedgraph::Job, fedgraph::Terms>(
+            "clients = 10\nrows = 1437\nqueries = 360\nclasses = 10",
+            "FedGraph",
+            "Job",
+        ),
+        Printed::of::<pssl::Job, pssl::Terms>(
+            "features = 64\nclasses = 10\nasked = 20",
+            "Pssl",
+            "Job",
+        ),
         Printed::of::<train::Job, train::Terms>(
             "model = \"conv\"\nfeatures = 64\nclasses = 10\nparameters = 13706",
+            "Train",
             "Job",
         ),
     ];

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use undertone::fedgraph::{self, Cut, Matrix, Outcome, Place, Predict};
+use undertone::job::Job as _;
 use undertone::job::Record;
 use undertone::kdf::Seed;
 use undertone::party::frame::HEADER_LEN;

@@ -15,6 +15,7 @@ use faer::{Mat, Scale};
 use undertone::fedgraph::{
     Cut, Graph, Inputs, Job, Matrix, PREDICTION, Predict, SOFT_VOTE, TRAINING, clear,
 };
+use undertone::job::Job as _;
 use undertone::kdf::Seed;
 use undertone::kernel::Prg;
 use undertone::kernel::mask::from_bytes;

@@ -3,6 +3,7 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod faults;
+mod graphs;
 mod hostile;
 mod results;
 mod rounds;

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use undertone::fedgraph::{
     Checkpoint, Cut, Inputs, Job, Keep, Kept, Matrix, Outcome, Place, Report, clear, client, server,
 };
+use undertone::job::Job as _;
 use undertone::job::Record;
 use undertone::kdf::Seed;
 use undertone::party::{

@@ -1,8 +1,8 @@
 //! An offer of each application, with other values than the defaults.
 
 use undertone::job::{Fields, Job, Known, from_offer, offer};
-use undertone::node::{fedgraph, jobs, label, sum};
-use undertone::{cotrain, pssl, train};
+use undertone::node::{jobs, label, sum};
+use undertone::{cotrain, fedgraph, pssl, train};
 
 /// Reads the fields of an offer. `None` if it is none.
 pub type Read = fn(&str) -> Option<Fields>;
@@ -37,7 +37,11 @@ pub fn all() -> Vec<(&'static str, Vec<u8>, Read)> {
     let paired = format!("{all}application = \"pssl\"\nfeatures = 8\nclasses = 3\nasked = 5");
     let paired: pssl::Job = jobs::parse(&paired, Known::new(false)).unwrap();
     let graph = "application = \"fedgraph\"\nrows = 100\nqueries = 7\nclasses = 3\nsteps = 30";
-    let graph = fedgraph::Job::parse(graph, 4).unwrap();
+    let known = Known {
+        clients: Some(4),
+        ..Known::new(false)
+    };
+    let graph: fedgraph::Job = jobs::parse(graph, known).unwrap();
     vec![
         (
             "label",
@@ -51,10 +55,7 @@ pub fn all() -> Vec<(&'static str, Vec<u8>, Read)> {
         ("train", offer(&trained), read::<train::Job>),
         ("cotrain", offer(&voted), read::<cotrain::Job>),
         ("pssl", offer(&paired), read::<pssl::Job>),
-        ("fedgraph", graph.to_offer(), |text| {
-            let job = fedgraph::Job::from_offer(text.as_bytes()).ok()?;
-            Some(job.fedgraph.fields())
-        }),
+        ("fedgraph", offer(&graph), read::<fedgraph::Job>),
     ]
 }
 

@@ -53,7 +53,7 @@ enum Command {
     /// Deal the features of one labelled FILE to clients, and predict rows by their vote or by a
     /// graph network over them
     #[cfg(feature = "train")]
-    #[command(after_help = examples::FEDGRAPH)]
+    #[command(after_help = examples::FEDGRAPH, after_long_help = examples::fedgraph())]
     Fedgraph {
         #[command(flatten)]
         common: Common,

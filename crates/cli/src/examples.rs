@@ -59,6 +59,12 @@ Examples:
   undertone pssl data/digits.npz --clients 5 --labelled 0.1 --set d_min=2 --plot edges.svg
   undertone pssl data/digits.npz --classes 1,2,3,4 --set reveal=accept --json";
 
+/// Of `fedgraph`.
+#[cfg(feature = "train")]
+pub(crate) fn fedgraph() -> String {
+    with_keys(FEDGRAPH, include_str!("keys/fedgraph.toml"))
+}
+
 /// The examples of an experiment, with the keys of its job.
 fn with_keys(examples: &str, keys: &str) -> String {
     format!("{examples}\n\nKeys of the job, for --set, and their usual values:\n{keys}")

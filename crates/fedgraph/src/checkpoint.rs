@@ -3,6 +3,7 @@
 use std::fmt;
 
 use sha2::{Digest, Sha256};
+use undertone_job::Job as _;
 use undertone_kdf::Seed;
 use undertone_kernel::Wiped;
 use undertone_party::{Abort, DecodeError, PartyId, Reader, Writer};
@@ -238,20 +239,20 @@ impl Checkpoint {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn checkpoint() -> Checkpoint {
+    pub(crate) fn checkpoint(step: u32) -> Checkpoint {
         let job = Job::new(3, 10, 2, 2);
         let seed = Seed::from_bytes([3; 32]);
         let learner = Learner::new(&job, 4, 0..2, &seed);
         let members = [0, 1, 2].map(PartyId::client);
-        Checkpoint::new(&job, &members, [9; 32], &seed, (7, &learner))
+        Checkpoint::new(&job, &members, [9; 32], &seed, (step, &learner))
     }
 
     #[test]
     fn checkpoints_come_back() {
-        let checkpoint = checkpoint();
+        let checkpoint = checkpoint(7);
         let bytes = checkpoint.write();
         assert_eq!(Checkpoint::read(&bytes).unwrap(), checkpoint);
         assert_eq!(checkpoint.weights().len(), 2 * 64 * 64);
@@ -265,7 +266,7 @@ mod tests {
 
     #[test]
     fn other_files_are_refused() {
-        let bytes = checkpoint().write();
+        let bytes = checkpoint(7).write();
         for cut in [0, 4, 40, bytes.len() - 1] {
             assert!(Checkpoint::read(&bytes[..cut]).is_err());
         }

@@ -4,6 +4,7 @@
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
+use undertone_job::Job as _;
 use undertone_kdf::Seed;
 use undertone_party::{Abort, PartyId, SessionId};
 

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use undertone_job::{Fields, context};
+use serde::{Deserialize, Serialize};
+use undertone_job::{Entries, Fault, Job as _, Known, context, settle};
 use undertone_kernel::mask::Suite;
 use undertone_party::SessionId;
 
@@ -81,37 +82,99 @@ choice! {
     }
 }
 
-/// A run: features of different clients, a graph network over them, predictions.
-#[derive(Debug, Clone, PartialEq)]
+/// The parameters of a graph network over clients with different features of the same rows.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Job {
-    /// The number of clients. All of them take part, to the end.
+    /// The number of clients: 3 to 256. All of them take part, to the end. Default: all of the
+    /// roster; no other number is possible there.
     pub clients: usize,
     /// Rows with a label, the same at all clients.
     pub rows: usize,
     /// Rows to predict, the same at all clients.
     pub queries: usize,
-    /// The number of classes.
+    /// The number of classes: up to 1024.
     pub classes: usize,
-    /// The number of values of an embedding, and of units of each layer.
+    /// The number of values of an embedding, and of units of each layer: up to 256.
     pub width: usize,
-    /// δ, the rows of a cluster. With 1 the graph network sees single rows.
+    /// δ, the rows of a cluster: the network trains on means over so many rows. With 1 it sees
+    /// single rows.
     pub cluster: usize,
-    /// How rows are put into clusters.
+    /// How rows are put into clusters: `conditioned` (most rows of a cluster are of one class) or
+    /// `random`.
+    #[serde(with = "settle::text")]
     pub clustering: Clustering,
-    /// Steps of training of the graph network. With 0 there is none.
+    /// Steps of training of the graph network. With 0 there is none, only the vote. Default: 300 if
+    /// `predict` is `graph`, else 0.
     pub steps: u32,
     /// Adam's step size.
     pub rate: f64,
-    /// The cut.
+    /// Who has the graph network: `client` (the clients; the server adds up masked words), `server`
+    /// (clients have the first layer; the server sees its sums) or `embeddings` (the server, which
+    /// sees the embeddings of clusters).
+    #[serde(with = "settle::text")]
     pub cut: Cut,
-    /// How rows are predicted.
+    /// How rows are predicted: `vote` (by the mean of all clients' class probabilities) or `graph`
+    /// (by the graph network, which sees single rows).
+    #[serde(with = "settle::text")]
     pub predict: Predict,
-    /// Whether the server may see embeddings, or sums of the first layer, of single rows.
+    /// Whether the server may see embeddings, or sums of the first layer, of single rows. A graph
+    /// network that predicts needs it unless `cut` is `client`.
     pub reveal_embeddings: bool,
     /// Steps from one checkpoint to the next.
+    #[serde(rename = "checkpoint")]
     pub every: u32,
-    /// The cipher of the masks.
+    /// The cipher of the masks: `aes128ctr` or `chacha20`.
+    #[serde(with = "settle::text")]
     pub suite: Suite,
+}
+
+/// What follows from what: `clients` from the roster, and `steps` from `predict`.
+impl undertone_job::Job for Job {
+    const NAME: &'static str = "fedgraph";
+    const STATED: &'static [&'static str] = &["rows", "classes"];
+    const DERIVED: &'static [&'static str] = &["clients", "steps"];
+
+    fn usual() -> Self {
+        Self::new(0, 0, 0, 0)
+    }
+
+    fn derive(all: &mut Entries, known: Known<'_>) -> Result<(), Fault> {
+        match (all.get("clients"), known.clients) {
+            (None, None) => return Err(Fault::of("clients", "is missing")),
+            (None, Some(clients)) => {
+                all.insert("clients".to_owned(), clients.into());
+            }
+            (Some(stated), Some(clients)) if stated.as_u64() != Some(clients as u64) => {
+                let why = format!(
+                    "is {stated}, the roster has {clients}; all clients of the roster take part: \
+                     leave the key out, or change the roster"
+                );
+                return Err(Fault::of("clients", why));
+            }
+            _ => (),
+        }
+        let predicts = all.get("predict").and_then(|value| value.as_str());
+        let steps = match predicts {
+            Some("graph") => Self::usual().steps,
+            _ => 0,
+        };
+        all.entry("steps".to_owned()).or_insert(steps.into());
+        Ok(())
+    }
+
+    fn check(&self) -> Result<(), Fault> {
+        self.check().map_err(Fault::new)
+    }
+
+    fn min_clients(&self) -> usize {
+        self.clients
+    }
+
+    /// Clients with keys sign them in every job.
+    fn malicious_server(&self) -> bool {
+        false
+    }
 }
 
 impl Job {
@@ -149,7 +212,7 @@ impl Job {
             ("width", self.width, 1, MAX_WIDTH),
             ("cluster", self.cluster, 1, self.rows),
             ("steps", self.steps as usize, 0, 1_000_000),
-            ("every", self.every as usize, 1, 1_000_000),
+            ("checkpoint", self.every as usize, 1, 1_000_000),
         ];
         for (what, have, least, most) in counts {
             if have < least || have > most {
@@ -196,47 +259,6 @@ impl Job {
         Ok(())
     }
 
-    /// The fields of the job.
-    pub fn fields(&self) -> Fields {
-        let Self {
-            clients,
-            rows,
-            queries,
-            classes,
-            width,
-            cluster,
-            clustering,
-            steps,
-            rate,
-            cut,
-            predict,
-            reveal_embeddings,
-            every,
-            suite,
-        } = self;
-        Fields::from([
-            ("clients", (*clients).into()),
-            ("rows", (*rows).into()),
-            ("queries", (*queries).into()),
-            ("classes", (*classes).into()),
-            ("width", (*width).into()),
-            ("cluster", (*cluster).into()),
-            ("clustering", clustering.to_string().into()),
-            ("steps", (*steps).into()),
-            ("rate", (*rate).into()),
-            ("cut", cut.to_string().into()),
-            ("predict", predict.to_string().into()),
-            ("reveal_embeddings", (*reveal_embeddings).into()),
-            ("checkpoint", (*every).into()),
-            ("suite", suite.to_string().into()),
-        ])
-    }
-
-    /// The digest by which parties compare their jobs.
-    pub fn digest(&self) -> [u8; 32] {
-        self.fields().digest("fedgraph")
-    }
-
     /// The session of the protocols of a run.
     pub fn context(&self, session: SessionId) -> SessionId {
         context(session, &self.digest(), &[])
@@ -246,6 +268,31 @@ impl Job {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn clients_follow_from_the_roster_and_steps_from_what_predicts() {
+        let read = |text: &str, clients| {
+            let stated = settle::parse(&format!("rows = 100\nqueries = 7\nclasses = 3\n{text}"));
+            let known = Known {
+                clients,
+                ..Known::new(false)
+            };
+            settle::settle::<Job>(stated.unwrap(), known)
+        };
+        let new = Job::new(4, 100, 7, 3);
+        let steps = |text: &str| read(text, Some(4)).unwrap().steps;
+        assert_eq!(read("steps = 300", Some(4)).unwrap(), new);
+        assert_eq!(read("steps = 300\nclients = 4", None).unwrap(), new);
+        assert_eq!((steps(""), steps("predict = \"graph\"")), (0, new.steps));
+        assert_eq!(steps("predict = \"graph\"\nsteps = 9"), 9);
+        let refused = |text: &str, clients| read(text, clients).unwrap_err().key;
+        assert_eq!(refused("", None), "clients");
+        assert_eq!(refused("clients = 5", Some(4)), "clients");
+        assert_eq!(refused("cut = \"middle\"", Some(4)), "cut");
+        assert_eq!(refused("step = 2", Some(4)), "step");
+        let offer = undertone_job::offer(&new);
+        assert_eq!(undertone_job::from_offer::<Job>(&offer), Ok(new));
+    }
 
     #[test]
     fn what_is_impossible_is_refused() {

@@ -21,6 +21,7 @@
 #![forbid(unsafe_code)]
 
 mod adam;
+mod application;
 mod checkpoint;
 pub mod clear;
 mod client;
@@ -32,11 +33,14 @@ mod job;
 mod matrix;
 mod messages;
 mod network;
+mod saved;
 mod server;
+mod terms;
 mod words;
 
 use undertone_party::Phase;
 
+pub use application::{Client, Server, Train};
 pub use checkpoint::{Checkpoint, MAX_CHECKPOINT};
 pub use client::{MIN_NETWORK, Outcome, Place, client, shows};
 pub use clusters::{Clusters, clusters};
@@ -47,6 +51,7 @@ pub use job::{Clustering, Cut, Job, MAX_CLIENTS, MAX_ROWS, MAX_WIDTH, Predict};
 pub use matrix::Matrix;
 pub use network::Weights;
 pub use server::{Report, server};
+pub use terms::Terms;
 
 /// Which features and labels the clients have.
 pub const FEATURES: Phase = Phase {

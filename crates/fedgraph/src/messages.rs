@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use sha2::{Digest, Sha256};
+use undertone_job::Job as _;
 use undertone_party::frame::TILE_BYTES;
 use undertone_party::{Abort, DecodeError, Io, PartyId, Reader, Writer};
 use undertone_setup::group::Member;

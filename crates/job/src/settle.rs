@@ -69,6 +69,8 @@ pub type Ask<'a> = &'a dyn Fn(&str, &Entries) -> Result<Entries, Fault>;
 pub struct Known<'a> {
     /// Whether all clients of the roster have keys.
     pub signed: bool,
+    /// How many clients the roster has, if there is one.
+    pub clients: Option<usize>,
     /// Files. None where there are none.
     pub ask: Option<Ask<'a>>,
 }
@@ -82,9 +84,13 @@ impl fmt::Debug for Known<'_> {
 }
 
 impl Known<'_> {
-    /// Without files.
+    /// Without files and without a roster.
     pub fn new(signed: bool) -> Self {
-        Self { signed, ask: None }
+        Self {
+            signed,
+            clients: None,
+            ask: None,
+        }
     }
 
     /// What follows from the file `name`, which `keys` would state.

@@ -8,66 +8,21 @@ use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use undertone::fedgraph::{
-    Checkpoint, Graph, Inputs, Job, Keep, Kept, Matrix, Outcome, Place, Report, client, server,
+    Checkpoint, Graph, Inputs, Job, Keep, Kept, Matrix, Outcome, Place, Report, Terms, client,
+    server,
 };
+use undertone::job::terms;
 use undertone::party::{Network, PartyId, SessionId};
 use undertone::simulate::GraphSimulation;
 
 use crate::arrays::{self, contiguous};
 use crate::costs::{Spent, spent};
-use crate::errors::{aborted, misuse, numbers, of_client, simulation, value};
+use crate::errors::{aborted, declined, misuse, numbers, of_client, simulation, value};
 use crate::interrupt;
-use crate::options::{self, Keys};
+use crate::options::{self, Keys, Stated};
 use crate::party::{PyParty, Raised};
 use crate::pool;
 use crate::record::{self, PyRecord};
-
-/// The parameters of a job.
-#[derive(FromPyObject)]
-#[pyo3(from_item_all)]
-pub(crate) struct FedGraphRules {
-    clients: usize,
-    rows: usize,
-    queries: usize,
-    classes: usize,
-    width: usize,
-    cluster: usize,
-    clustering: String,
-    steps: u32,
-    rate: f64,
-    cut: String,
-    predict: String,
-    reveal_embeddings: bool,
-    every: u32,
-    suite: String,
-}
-
-impl FedGraphRules {
-    fn job(&self) -> PyResult<Job> {
-        let named = |what: &'static str| move |why: String| value(format!("{what}: {why}"));
-        let job = Job {
-            width: self.width,
-            cluster: self.cluster,
-            clustering: self.clustering.parse().map_err(named("clustering"))?,
-            steps: self.steps,
-            rate: self.rate,
-            cut: self.cut.parse().map_err(named("cut"))?,
-            predict: self.predict.parse().map_err(named("predict"))?,
-            reveal_embeddings: self.reveal_embeddings,
-            every: self.every,
-            suite: self.suite.parse().map_err(value)?,
-            ..Job::new(self.clients, self.rows, self.queries, self.classes)
-        };
-        job.check().map_err(value)?;
-        Ok(job)
-    }
-}
-
-/// The digest of a job's parameters, by which parties compare them.
-#[pyfunction]
-pub(crate) fn fedgraph_digest(rules: FedGraphRules) -> PyResult<[u8; 32]> {
-    Ok(rules.job()?.digest())
-}
 
 /// What a client brings: names of features, labels int64 of shape [rows], the others float64 of
 /// shape [rows, width], [queries, classes] and [queries, width].
@@ -158,13 +113,13 @@ fn learned(py: Python<'_>, report: Report) -> PyResult<Learned<'_>> {
 #[pyfunction]
 pub(crate) fn fedgraph<'py>(
     py: Python<'py>,
-    rules: FedGraphRules,
+    rules: Stated,
     clients: Vec<Brought<'py>>,
     seed: Option<[u8; 32]>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<(Vec<Had<'py>>, Learned<'py>, Spent)> {
     pool::ready()?;
-    let (job, seed) = (rules.job()?, options::seed(seed)?);
+    let (job, seed) = (rules.job::<Job>()?, options::seed(seed)?);
     let each = clients.into_iter().enumerate();
     let each = each.map(|(place, own)| {
         let inputs = own.inputs(&job);
@@ -244,13 +199,12 @@ fn read(saved: Option<&[u8]>) -> PyResult<Vec<Checkpoint>> {
 #[pyfunction]
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn fedgraph_client(
-    rules: FedGraphRules,
+    rules: Stated,
     session: [u8; 32],
     index: usize,
     brought: Brought<'_>,
     saved: Option<&[u8]>,
-    min_network: usize,
-    show_embeddings: bool,
+    terms: Stated,
     keep: Option<Py<PyAny>>,
     voted: Py<PyAny>,
     credentials: Option<Keys>,
@@ -259,8 +213,10 @@ pub(crate) fn fedgraph_client(
     seed: Option<[u8; 32]>,
 ) -> PyResult<PyParty> {
     pool::ready()?;
-    let (job, session) = (rules.job()?, SessionId(session));
+    let (job, session) = (rules.job::<Job>()?, SessionId(session));
     let me = options::client(index, job.clients)?;
+    let terms: Terms = terms::terms(terms.0).map_err(value)?;
+    terms::holds(&terms, &job, credentials.is_some()).map_err(declined)?;
     let record = record::given(record)?;
     if rows.is_none() && record.folder().is_some() {
         return Err(value(
@@ -285,8 +241,8 @@ pub(crate) fn fedgraph_client(
         seed: options::seed(seed)?,
         credentials: credentials.map(|keys| keys.credentials(me)).transpose()?,
         record: record.clone(),
-        min_network,
-        show_embeddings,
+        min_network: terms.min_network,
+        show_embeddings: terms.show_embeddings,
         keep: keeper.into_keep(saved.clone()),
         saved,
     };
@@ -299,14 +255,14 @@ pub(crate) fn fedgraph_client(
 /// The server's party.
 #[pyfunction]
 pub(crate) fn fedgraph_server(
-    rules: FedGraphRules,
+    rules: Stated,
     session: [u8; 32],
     saved: Option<&[u8]>,
     keep: Option<Py<PyAny>>,
     seed: Option<[u8; 32]>,
 ) -> PyResult<PyParty> {
     pool::ready()?;
-    let (job, session) = (rules.job()?, SessionId(session));
+    let (job, session) = (rules.job::<Job>()?, SessionId(session));
     let (ids, saved) = (options::all(job.clients)?, read(saved)?);
     let raised = Raised::default();
     let keeper = Keeper {

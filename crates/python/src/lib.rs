@@ -51,7 +51,6 @@ fn _engine(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(cotrain::public_digest, m)?)?;
     m.add_function(wrap_pyfunction!(fedgraph::fedgraph, m)?)?;
     m.add_function(wrap_pyfunction!(fedgraph::fedgraph_client, m)?)?;
-    m.add_function(wrap_pyfunction!(fedgraph::fedgraph_digest, m)?)?;
     m.add_function(wrap_pyfunction!(fedgraph::fedgraph_server, m)?)?;
     m.add_function(wrap_pyfunction!(keys::generate_key, m)?)?;
     m.add_function(wrap_pyfunction!(keys::keep_journal, m)?)?;

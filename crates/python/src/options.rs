@@ -15,7 +15,7 @@ use undertone::kdf::Seed;
 use undertone::label::Params;
 use undertone::party::PartyId;
 use undertone::setup::identity::{Credentials, Identity, Pins};
-use undertone::{cotrain, pssl, train};
+use undertone::{cotrain, fedgraph, pssl, train};
 use zeroize::Zeroize;
 
 use crate::errors::{declined, value};
@@ -87,6 +87,7 @@ impl Jobs {
     fn named(application: &str) -> PyResult<Self> {
         Ok(match application {
             cotrain::Job::NAME => Self::of::<cotrain::Job, cotrain::Terms>(),
+            fedgraph::Job::NAME => Self::of::<fedgraph::Job, fedgraph::Terms>(),
             pssl::Job::NAME => Self::of::<pssl::Job, pssl::Terms>(),
             train::Job::NAME => Self::of::<train::Job, train::Terms>(),
             _ => return Err(value(format!("{application} is no application"))),

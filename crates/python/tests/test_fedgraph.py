@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,14 @@ import pytest
 from numpy.typing import NDArray
 
 import undertone
-from undertone import SERVER, FedGraphClient, FedGraphJob, FedGraphOutcome, FedGraphServer
+from undertone import (
+    SERVER,
+    FedGraphClient,
+    FedGraphJob,
+    FedGraphOutcome,
+    FedGraphServer,
+    FedGraphTerms,
+)
 
 CLIENTS, ROWS, QUERIES, CLASSES, WIDTH = 5, 90, 12, 3, 16
 TRUTH = np.arange(ROWS, dtype=np.int64) * 7 % CLASSES
@@ -41,6 +49,12 @@ def arrays(clients: int = CLIENTS) -> dict[str, Any]:
         "labels": TRUTH,
         "queries": [hidden(c, ASKED) for c in circle],
     }
+
+
+ANYTHING = FedGraphTerms(
+    reveal_embeddings=True, show_embeddings=True, cuts=("client", "server", "embeddings"),
+    min_cluster=1, min_network=3,
+)
 
 
 def job(**changes: Any) -> FedGraphJob:
@@ -90,7 +104,7 @@ class Parties:
                 TRUTH,
                 rules,
                 queries=own["queries"][c],
-                show_embeddings=True,
+                terms=ANYTHING,
                 **place(c),
             )
             for c in range(CLIENTS)
@@ -186,7 +200,7 @@ def latest(parties: Parties) -> dict[int, bytes]:
 
 @pytest.mark.parametrize("cut", CUTS)
 def test_a_checkpoint_continues(cut: str) -> None:
-    rules = job(cut=cut, every=10)
+    rules = job(cut=cut, checkpoint=10)
     whole = Parties(rules).run()
 
     # The disk of one party is full after the second checkpoint of steps.
@@ -222,13 +236,13 @@ def test_a_checkpoint_continues(cut: str) -> None:
     with pytest.raises(undertone.AbortedError, match="checkpoint"):
         undertone.run((lost := Parties(rules, bytes(32), forgot)).server, lost.clients)
     with pytest.raises(ValueError, match="checkpoint is of another job"):
-        Parties(job(cut=cut, every=10, rate=0.5), saved=saved)
+        Parties(job(cut=cut, checkpoint=10, rate=0.5), saved=saved)
     with pytest.raises(ValueError, match="saved: "):
         Parties(rules, saved={0: saved[0][:-1]})
 
 
 def test_parties_that_were_one_checkpoint_apart_stay_so() -> None:
-    rules = job(every=10)
+    rules = job(checkpoint=10)
     run = Parties(rules)
     whole = run.run()
     # All but one kept the last checkpoint. The others continue from the one before, which they
@@ -327,26 +341,50 @@ def test_arguments_that_cannot_be() -> None:
     with pytest.raises(ValueError, match="client 5 of 5"):
         FedGraphClient(5, own["columns"][0], own["embeddings"][0], own["probabilities"][0], TRUTH,
                        job(steps=0, predict="vote"), session=bytes(32))
-    assert len({job().digest, job(every=49).digest, job(cluster=7).digest}) == 3
+    assert len({job().digest, job(checkpoint=49).digest, job(cluster=7).digest}) == 3
 
 
 def test_clients_leave_networks_that_are_too_small() -> None:
     own, rules, session = arrays(), job(predict="vote"), undertone.session_id(None)
+    # The last client has no feature in common with others.
+    own["columns"] = [*[["age", "dose"]] * (CLIENTS - 1), ["pulse"]]
     server = FedGraphServer(rules, session=session, keep=lambda _: None)
     each = [{name: own[name][c] for name in ("columns", "embeddings", "probabilities")}
             for c in range(CLIENTS)]
     clients = [
         FedGraphClient(c, **mine, labels=TRUTH, job=rules, session=session, keep=lambda _: None,
-                       min_network=6 if c == 1 else 5, show_embeddings=True)
+                       terms=replace(ANYTHING, min_network=5 if c == 1 else 4))
         for c, mine in enumerate(each)
     ]
     with pytest.raises(undertone.AbortedError, match="left before the protocol ended"):
         undertone.run(server, clients)
-    with pytest.raises(undertone.AbortedError, match="network of 5 clients, and asks for one of 6"):
+    with pytest.raises(undertone.AbortedError, match="network of 4 clients, and asks for one of 5"):
         clients[1].poll()
     assert same(clients[1].votes, clients[4].votes)
-    with pytest.raises(ValueError, match="to its neighbours.*show_embeddings"):
-        FedGraphClient(0, **each[0], labels=TRUTH, job=rules, session=session, keep=lambda _: None)
+
+
+def test_a_client_declines_what_its_terms_do_not_allow() -> None:
+    own = arrays()
+
+    def client(terms: FedGraphTerms, **changes: Any) -> None:
+        mine = {name: own[name][0] for name in ("columns", "embeddings", "probabilities")}
+        FedGraphClient(0, **mine, queries=own["queries"][0], labels=TRUTH, job=job(**changes),
+                       session=bytes(32), keep=lambda _: None, terms=terms)
+
+    client(ANYTHING)
+    client(FedGraphTerms(), predict="vote", steps=0)
+    refused: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+        ({"show_embeddings": False}, {"predict": "vote"}, "to its neighbours.*show_embeddings"),
+        ({"reveal_embeddings": False}, {}, "reveal_embeddings"),
+        ({"cuts": ("server",)}, {}, "cuts"),
+        ({"min_cluster": 99}, {}, "min_cluster"),
+        ({"min_network": CLIENTS + 1}, {}, "min_network"),
+        ({"min_clients": CLIENTS + 1}, {}, "min_clients"),
+        ({"max_rounds": 1}, {"steps": 2}, "max_rounds"),
+    ]
+    for terms, changes, why in refused:
+        with pytest.raises(undertone.RefusedError, match=f"{why}\\)$"):
+            client(replace(ANYTHING, **terms), **changes)
 
 
 def test_parties_of_different_jobs_and_labels() -> None:

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 use undertone::fedgraph::{Checkpoint, Clustering, Cut, Inputs, Job, Matrix, Predict};
+use undertone::job::Job as _;
 use undertone::kernel::Prg;
 use undertone::party::{Abort, Aborted, Network, PartyId};
 use undertone::sum::Suite;

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 use undertone::fedgraph::{Clustering, Cut, Graph, Job, Matrix, Predict, Tag, clear, clusters};
+use undertone::job::Job as _;
 use undertone::kdf::Seed;
 use undertone::kernel::Prg;
 use undertone::sum::Suite;

@@ -10,7 +10,6 @@ use clap::Args;
 use tokio::net::TcpListener;
 use undertone::data::arrays_to_npz;
 use undertone::job::{self, Job, Known};
-use undertone::node::fedgraph::{self, FeatureGraph};
 use undertone::node::label::{self, Label};
 use undertone::node::server::{self, Server};
 use undertone::node::status::JobReport;
@@ -20,7 +19,7 @@ use undertone::node::{
 };
 #[cfg(feature = "train")]
 use undertone::party::{PartyId, SessionId};
-use undertone::{cotrain, pssl, train};
+use undertone::{cotrain, fedgraph, pssl, train};
 
 #[cfg(not(feature = "train"))]
 use crate::missing;
@@ -37,6 +36,7 @@ use undertone_lab::report::bytes;
 use undertone_lab::{Failure, Show, interrupt, stated};
 
 const PSSL: &str = <pssl::Job as Job>::NAME;
+const FEDGRAPH: &str = <fedgraph::Job as Job>::NAME;
 const TRAIN: &str = <train::Job as Job>::NAME;
 const COTRAIN: &str = <cotrain::Job as Job>::NAME;
 
@@ -281,19 +281,21 @@ impl Serve {
                 let served = cotraining::served(self.restored(server)?, self.labels.clone())?;
                 self.serve(config, &job, served, &warnings, show)
             }
-            FeatureGraph::NAME => {
-                let parsed = fedgraph::Job::parse(&job.text, clients);
-                let mut graph = FeatureGraph::new(parsed.map_err(|error| job.unusable(error))?);
-                if let Some(path) = &self.checkpoint {
-                    graph = graph.with_checkpoint(path).map_err(Failure::data)?;
-                }
-                self.serve(config, &job, graph, &warnings, show)
+            FEDGRAPH => {
+                let known = Known {
+                    clients: Some(clients),
+                    ..Known::new(signed)
+                };
+                let parsed = jobs::parse(&job.text, known);
+                let server = fedgraph::Server::new(parsed.map_err(|error| job.unusable(error))?);
+                let served = Served::new(self.restored(server)?);
+                self.serve(config, &job, served, &warnings, show)
             }
             other => Err(job.unusable(format!(
                 "application is {other:?}; it must be {:?}, {:?}, {:?}, {:?}, {:?} or {:?}",
                 Label::NAME,
                 PSSL,
-                FeatureGraph::NAME,
+                FEDGRAPH,
                 Sum::NAME,
                 TRAIN,
                 COTRAIN,

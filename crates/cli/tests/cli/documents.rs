@@ -10,8 +10,8 @@ use tempfile::TempDir;
 use undertone::job::{Entries, Known};
 use undertone::node::label::Job;
 use undertone::node::sum::Sum;
-use undertone::node::{Roster, deadlines, fedgraph, jobs};
-use undertone::{cotrain, pssl, train};
+use undertone::node::{Roster, deadlines, jobs};
+use undertone::{cotrain, fedgraph, pssl, train};
 use undertone_tests::root;
 
 use super::network::free_port;
@@ -153,7 +153,11 @@ fn job_files_and_rosters_are_valid() {
             continue;
         }
         if application.as_deref() == Some("fedgraph") {
-            fedgraph::Job::parse(&block, 5).unwrap();
+            let known = Known {
+                clients: Some(10),
+                ..known
+            };
+            jobs::parse::<fedgraph::Job>(&block, known).unwrap();
             continue;
         }
         if application.as_deref() == Some("sum") {

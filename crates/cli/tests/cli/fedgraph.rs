@@ -5,11 +5,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use undertone::data::Kind;
-use undertone::fedgraph::{Inputs, Matrix};
+use undertone::fedgraph::{Inputs, Job, Matrix};
+use undertone::job::Known;
 use undertone::kdf::{Seed, simulated};
 use undertone::label::Rows as Loaded;
 use undertone::nets::{Local, LocalSettings, unit_scale};
-use undertone::node::fedgraph::Job;
+use undertone::node::jobs;
 use undertone::party::{PartyId, SessionId};
 use undertone::simulate::GraphSimulation;
 use undertone::train::Rows;
@@ -173,10 +174,11 @@ fn join(trial: &Trial, client: usize, more: &[&str]) -> Process {
         "fedgraph",
         "--epochs",
         "400",
-        "--show-embeddings",
+        "--accept",
+        "show_embeddings=true",
     ];
-    if !more.contains(&"--min-network") {
-        arguments.extend(["--min-network", "4"]);
+    if !more.iter().any(|term| term.starts_with("min_network")) {
+        arguments.extend(["--accept", "min_network=4"]);
     }
     arguments.extend(more);
     trial.join_with(client, &file(client), &arguments)
@@ -193,7 +195,7 @@ fn labels(trial: &Trial, client: usize) -> Vec<usize> {
 fn processes_vote_and_train() {
     let trial = trial("steps = 6\npredict = \"graph\"\n");
     let mut server = trial.serve("serve", &["--jobs", "1"]);
-    let join = |client| join(&trial, client, &["--reveal-embeddings"]);
+    let join = |client| join(&trial, client, &["--accept", "reveal_embeddings=true"]);
     let mut clients: Vec<Process> = (0..CLIENTS).map(join).collect();
     trial.come_home(&mut clients);
     assert_eq!(server.ends(LONG), Some(0), "{}", trial.text("serve.err"));
@@ -218,8 +220,11 @@ fn processes_vote_and_train() {
 
 /// The votes of the same clients in one process: the class of each row to predict.
 fn in_one_process(trial: &Trial) -> Vec<usize> {
-    let job = Job::parse(&trial.text("keys/job.toml"), CLIENTS).unwrap();
-    let job = job.fedgraph;
+    let known = Known {
+        clients: Some(CLIENTS),
+        ..Known::new(true)
+    };
+    let job: Job = jobs::parse(&trial.text("keys/job.toml"), known).unwrap();
     let mut seed = [0; 32];
     seed[..8].copy_from_slice(&4u64.to_le_bytes());
     let seed = Seed::from_bytes(seed);
@@ -364,7 +369,7 @@ fn a_client_that_is_killed_ends_the_job_and_all_together_continue_it() {
     assert!(log.contains("it belongs to another job"), "{log}");
     let server = trial.serve("serve", &["--jobs", "1"]);
     for client in 0..CLIENTS - 1 {
-        let mut process = join(&trial, client, &["--min-network", "3"]);
+        let mut process = join(&trial, client, &["--accept", "min_network=3"]);
         assert_eq!(process.ends(LONG), Some(77));
         let log = trial.text(&format!("join-{client}.err"));
         assert!(log.contains("it belongs to another job"), "{log}");
@@ -392,22 +397,22 @@ fn terms_and_data_that_do_not_fit_are_refused() {
         let log = trial.text(&format!("join-{client}.err"));
         assert!(log.contains(expected), "{log}");
     };
-    refused(0, &[], 77, "--allow-cut");
+    refused(0, &[], 77, "--accept cuts=VALUE");
     refused(
         1,
-        &["--allow-cut", "server", "--min-cluster", "11"],
+        &["--accept", "cuts=server", "--accept", "min_cluster=11"],
         77,
-        "--min-cluster",
+        "--accept min_cluster=VALUE",
     );
     refused(2, &["--columns", "a,b"], 65, "2 names for 4 features");
-    let careful = ["--application", "fedgraph", "--allow-cut", "server"];
+    let careful = ["--application", "fedgraph", "--accept", "cuts=server"];
     let mut process = trial.join_with(3, "data/3.csv", &careful);
     assert_eq!(process.ends(LONG), Some(77));
     let log = trial.text("join-3.err");
-    assert!(log.contains("--show-embeddings"), "{log}");
+    assert!(log.contains("--accept show_embeddings=VALUE"), "{log}");
     let trial = self::trial("steps = 6\n");
     let _server = trial.serve("serve", &[]);
-    let mut process = join(&trial, 3, &["--min-network", "5"]);
+    let mut process = join(&trial, 3, &["--accept", "min_network=5"]);
     assert_eq!(process.ends(LONG), Some(77));
     let log = trial.text("join-3.err");
     assert!(log.contains("a network of 5"), "{log}");

@@ -173,7 +173,16 @@ fn a_graph_network_is_trained_once_among_the_same_clients() {
     let job = fedgraph::job("steps = 6\n");
     let owners = Owners(fedgraph::trial(""), fedgraph::file);
     let terms = ["--application", "fedgraph", "--epochs", "400"];
-    let more = [&terms[..], &["--show-embeddings", "--min-network", "3"]].concat();
+    let more = [
+        &terms[..],
+        &[
+            "--accept",
+            "show_embeddings=true",
+            "--accept",
+            "min_network=3",
+        ],
+    ]
+    .concat();
     let all = [0, 1, 2, 3];
     all_done(&owners, &owners.run(&job, &all, "csv", &more));
     let forget = || {

@@ -5,6 +5,7 @@ mod training;
 use std::fmt;
 use std::sync::Arc;
 
+use undertone_job::Job as _;
 use undertone_job::record::{self, Claim, Record};
 use undertone_kdf::Seed;
 use undertone_party::{Abort, Io, PartyId, Script, SessionId};

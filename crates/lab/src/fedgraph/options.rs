@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use clap::Args;
 use undertone::fedgraph::{Cut, Job, Predict};
 use undertone::nets::LocalSettings;
-use undertone::sum::Suite;
 
 use super::deal::Table;
 use crate::Failure;
 use crate::report::counted;
+use crate::stated;
 
 /// Predict rows whose features are at several clients.
 #[derive(Debug, Args)]
@@ -28,12 +28,12 @@ pub struct FedGraph {
     /// The share of the rows that are predicted, above 0 and below 1
     #[arg(long, value_name = "R", default_value_t = 0.2)]
     pub(super) test: f64,
-    /// Rows of a cluster
-    #[arg(long, value_name = "ROWS", default_value_t = 17)]
-    pub(super) cluster: usize,
-    /// Steps of training of the graph network
-    #[arg(long, value_name = "N", default_value_t = 300)]
-    pub(super) steps: u32,
+    /// Rows of a cluster [default: 17]
+    #[arg(long, value_name = "ROWS")]
+    cluster: Option<usize>,
+    /// Steps of training of the graph network [default: 300]
+    #[arg(long, value_name = "N")]
+    steps: Option<u32>,
     /// Units of the last layer of the clients' own networks. The two layers before have twice and
     /// four times as many. The graph network has as many units as the layer of the embedding
     #[arg(long, value_name = "N", default_value_t = 64)]
@@ -45,9 +45,13 @@ pub struct FedGraph {
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub(super) layer: usize,
     /// Where the graph network is cut: client (the server sees nothing), server (it sees sums of
-    /// the first layer), embeddings (it sees the embeddings of clusters)
-    #[arg(long, default_value = "client")]
-    pub(super) cut: Cut,
+    /// the first layer), embeddings (it sees the embeddings of clusters) [default: client]
+    #[arg(long)]
+    cut: Option<Cut>,
+    /// A key of the job and its value, such as rate=0.01. The keys are those of a job file of
+    /// fedgraph
+    #[arg(long, value_name = "KEY=VALUE", value_parser = stated::pair)]
+    set: Vec<stated::Pair>,
     /// Leave out the graph network over single rows, which takes most of the time
     #[arg(long)]
     pub(super) clusters_only: bool,
@@ -57,9 +61,6 @@ pub struct FedGraph {
     /// The first seed, from which everything random follows
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(super) seed: u64,
-    /// Cipher of the masks: aes128ctr or chacha20
-    #[arg(long, default_value = "aes128ctr")]
-    pub(super) suite: Suite,
     /// File for a picture of the accuracies of all runs (SVG)
     #[arg(long, value_name = "FILE")]
     pub(super) plot: Option<PathBuf>,
@@ -84,20 +85,27 @@ impl FedGraph {
         }
         let queries = table.queries(self.test);
         let rows = table.labels.len() - queries;
-        let job = Job {
-            width: self.local(table).units(self.layer),
-            cluster: self.cluster,
-            steps: self.steps,
-            every: self.steps.max(1),
-            cut: self.cut,
-            predict: Predict::Graph,
+        let own = [
+            ("clients", Some(self.clients.into())),
+            ("rows", Some(rows.into())),
+            ("queries", Some(queries.into())),
+            ("classes", Some(table.classes.len().into())),
+            ("width", Some(self.local(table).units(self.layer).into())),
+            ("predict", Some(Predict::Graph.to_string().into())),
             // All parties are in one process, and the rows to predict have labels.
-            reveal_embeddings: true,
-            suite: self.suite,
-            ..Job::new(self.clients, rows, queries, table.classes.len())
-        };
-        job.check().map_err(Failure::usage)?;
-        Ok(job)
+            ("reveal_embeddings", Some(true.into())),
+            ("cluster", self.cluster.map(Into::into)),
+            ("steps", self.steps.map(Into::into)),
+            ("cut", self.cut.map(|cut| cut.to_string().into())),
+        ];
+        let own = own.into_iter();
+        let own = own.filter_map(|(key, value)| Some((key.to_owned(), value?)));
+        let job: Job = stated::job(&self.set, own.collect())?;
+        // Nobody continues the run.
+        Ok(Job {
+            every: job.steps.max(1),
+            ..job
+        })
     }
 
     /// How the clients' own networks are built and trained.
@@ -127,7 +135,7 @@ impl FedGraph {
             job.cut,
             counted(self.runs, "run"),
             self.seed,
-            match self.cut {
+            match job.cut {
                 Cut::Client => "nothing",
                 Cut::Server => {
                     "sums of the first layer, which tell the embeddings of clusters if it knows \

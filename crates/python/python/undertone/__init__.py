@@ -66,14 +66,22 @@ from ._engine import (
 )
 from ._fedgraph import (
     FedGraphClient,
-    FedGraphJob,
     FedGraphOutcome,
     FedGraphReport,
     FedGraphRun,
     FedGraphServer,
     fedgraph,
 )
-from ._jobs import CotrainJob, CotrainTerms, PsslJob, PsslTerms, TrainJob, TrainTerms
+from ._jobs import (
+    CotrainJob,
+    CotrainTerms,
+    FedGraphJob,
+    FedGraphTerms,
+    PsslJob,
+    PsslTerms,
+    TrainJob,
+    TrainTerms,
+)
 from ._label import LabelClient, LabelReport, LabelRun, Labels, LabelServer, label
 from ._net import JobOver, Joined, join, join_sum, serve
 from ._party import Party, Path, pack, session_id, unpack
@@ -121,6 +129,7 @@ __all__ = [
     "FedGraphReport",
     "FedGraphRun",
     "FedGraphServer",
+    "FedGraphTerms",
     "JobOver",
     "Joined",
     "LabelClient",

@@ -326,8 +326,7 @@ def fedgraph_client(
     index: int,
     brought: dict[str, Any],
     saved: bytes | None,
-    min_network: int,
-    show_embeddings: bool,
+    terms: dict[str, Any],
     keep: Callable[[bytes], object] | None,
     voted: Callable[[NDArray[np.float64]], object],
     credentials: _Credentials | None,
@@ -335,7 +334,6 @@ def fedgraph_client(
     rows: NDArray[np.float64] | None,
     seed: bytes | None,
 ) -> Party: ...
-def fedgraph_digest(rules: dict[str, Any]) -> bytes: ...
 def fedgraph_server(
     rules: dict[str, Any],
     session: bytes,

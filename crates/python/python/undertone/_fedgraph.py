@@ -11,68 +11,11 @@ from numpy.typing import NDArray
 
 from . import _arrays, _checks, _engine
 from ._costs import Cost, of_parties
+from ._jobs import FedGraphJob, FedGraphTerms
 from ._party import Party, PublicKeys, credentials
 from ._record import Record, given
 from ._table import complete
 from ._train import Seed
-
-
-@dataclass(frozen=True, kw_only=True)
-class FedGraphJob:
-    """The parameters of a graph network over clients. All parties need the same ones.
-
-    ============================  ==================================================================
-    ``clients``                   number of clients, from 3 to 256; all take part to the end
-    ``rows``                      number of rows with a label
-    ``queries``                   number of rows to predict
-    ``classes``                   number of classes, up to 1024
-    ``width``                     values of an embedding, up to 256
-    ``cluster``                   rows of a cluster: the network trains on means over so many rows
-    ``clustering``                ``"conditioned"`` (most rows of a cluster are of one class) or
-                                  ``"random"``
-    ``steps``                     steps of training; with 0 there is no graph network. The default
-                                  is 300 if it predicts, and 0 if not
-    ``rate``                      Adam's step size
-    ``cut``                       who has the graph network: ``"client"`` (the clients; the server
-                                  adds up masked words), ``"server"`` (clients have the first layer;
-                                  the server sees its sums), ``"embeddings"`` (the server, which
-                                  sees the embeddings of clusters)
-    ``predict``                   ``"vote"`` (by the mean of all clients' probabilities) or
-                                  ``"graph"`` (by the graph network, which sees single rows)
-    ``reveal_embeddings``         whether the server may see embeddings, or sums of the first layer,
-                                  of single rows: ``predict="graph"`` needs it unless ``cut`` is
-                                  ``"client"``
-    ``every``                     steps from one checkpoint to the next
-    ``suite``                     cipher of the masks
-    ============================  ==================================================================
-
-    Raises ``ValueError`` if the job is impossible.
-    """
-
-    clients: int
-    rows: int
-    queries: int
-    classes: int
-    width: int
-    cluster: int = 17
-    clustering: str = "conditioned"
-    steps: int | None = None
-    rate: float = 1e-3
-    cut: str = "client"
-    predict: str = "vote"
-    reveal_embeddings: bool = False
-    every: int = 50
-    suite: str = "aes128ctr"
-
-    def __post_init__(self) -> None:
-        if self.steps is None:
-            object.__setattr__(self, "steps", 300 if self.predict == "graph" else 0)
-        _engine.fedgraph_digest(_checks.job(self))
-
-    @property
-    def digest(self) -> bytes:
-        """32 bytes, by which parties compare their jobs."""
-        return _engine.fedgraph_digest(_checks.job(self))
 
 
 @dataclass(frozen=True)
@@ -187,16 +130,9 @@ def fedgraph(
     labels: Any,
     *,
     queries: Sequence[Any] | None = None,
-    cluster: int = 17,
-    clustering: str = "conditioned",
-    steps: int | None = None,
-    rate: float = 1e-3,
-    cut: str = "client",
-    predict: str = "vote",
-    reveal_embeddings: bool = False,
-    suite: str = "aes128ctr",
     seed: Seed = None,
     progress: Callable[[str], object] | None = None,
+    **parameters: Any,
 ) -> FedGraphRun:
     """Combines clients that have different features of the same rows (FedGraph).
 
@@ -216,7 +152,7 @@ def fedgraph(
     ``predict="graph"`` needs it. All clients have the rows in the same order. Arrays are float32 or
     float64.
 
-    :class:`FedGraphJob` explains the other arguments. ``steps=0`` is the soft vote alone. ``seed``
+    ``parameters`` are others of :class:`FedGraphJob`. ``steps=0`` is the soft vote alone. ``seed``
     (32 bytes, or a number) fixes everything random; it is for tests.
 
     **No cut protects the embeddings themselves.** The server sees nothing of them only with
@@ -251,7 +187,7 @@ def fedgraph(
         raise ValueError(f"{each} clients; each needs one for every client")
     if len(columns) < 3:
         raise ValueError(f"{len(columns)} clients, at least 3 are needed")
-    _check_queries(predict, queries)
+    _check_queries(parameters.get("predict", "vote"), queries)
     known = complete(labels, "labels")
     clients = [
         _brought(*own, known, None if queries is None else queries[client], f"client {client}: ")
@@ -268,16 +204,9 @@ def fedgraph(
         queries=first["probabilities"].shape[0],
         classes=first["probabilities"].shape[1],
         width=first["embeddings"].shape[1],
-        cluster=cluster,
-        clustering=clustering,
-        steps=steps,
-        rate=rate,
-        cut=cut,
-        predict=predict,
-        reveal_embeddings=reveal_embeddings,
-        suite=suite,
+        **parameters,
     )
-    had, learned, spent = _engine.fedgraph(_checks.job(job), clients, _checks.seed(seed), progress)
+    had, learned, spent = _engine.fedgraph(job._rules(), clients, _checks.seed(seed), progress)
     outcomes, report = [_outcome(one) for one in had], _report(learned)
     one = outcomes[0]
     return FedGraphRun(
@@ -303,7 +232,7 @@ def _report(learned: Any) -> FedGraphReport:
 
 
 def _check_keep(job: FedGraphJob, keep: object) -> None:
-    if job.steps and keep is None:
+    if FedGraphJob.read(job.offer).steps and keep is None:
         raise ValueError(
             "a job with steps needs keep, a function that keeps checkpoints: a run that broke off "
             "can only continue, and not start anew with the same rows"
@@ -324,12 +253,9 @@ class FedGraphClient(Party):
     tell more about the same rows, and the others refuse it. Checkpoints are secret. An exception
     of ``keep`` leaves through :meth:`poll` or :meth:`exchange`, and ends the run.
 
-    Check the job before you take part: its cut, its clusters and what predicts decide what others
-    see. A job with ``steps`` trains a graph network, and shows embeddings of this client's clusters
-    to others: with the cut ``"client"`` to its neighbours, with ``"server"`` their sum to every
-    client, with ``"embeddings"`` to the server. A client takes part in one only with
-    ``show_embeddings=True``. A client around which the network is smaller than ``min_network`` ends
-    the run after the votes; that protects nothing in larger networks.
+    ``terms`` are what this client agrees to (default: :class:`FedGraphTerms`): the cut, the
+    clusters and what predicts decide what others see. A job with ``steps`` trains a graph network,
+    and needs ``FedGraphTerms(show_embeddings=True)``.
 
     ``record`` is the :class:`Record` of this client's data, or its name. Without one the client
     refuses before its first answer, unless :func:`run` moves its frames.
@@ -337,7 +263,7 @@ class FedGraphClient(Party):
     knows them again, also under another local network. A record on disk needs them.
 
     Raises ``ValueError`` if the client's arrays do not fit the job, or ``saved`` is of another one,
-    and :class:`RefusedError` if the record is of other rows.
+    and :class:`RefusedError` if the job does not meet the terms, or the record is of other rows.
     """
 
     def __init__(
@@ -351,8 +277,7 @@ class FedGraphClient(Party):
         *,
         session: bytes,
         queries: Any = None,
-        min_network: int = 5,
-        show_embeddings: bool = False,
+        terms: FedGraphTerms | None = None,
         keep: Callable[[bytes], object] | None = None,
         saved: bytes | None = None,
         key: str | None = None,
@@ -365,13 +290,12 @@ class FedGraphClient(Party):
         _check_queries(job.predict, queries)
         self._votes: list[NDArray[np.float64]] = []
         self._party = _engine.fedgraph_client(
-            _checks.job(job),
+            job._rules(),
             _checks.octets("session", session),
             _checks.whole("index", index),
             _brought(columns, embeddings, probabilities, complete(labels, "labels"), queries),
             saved,
-            _checks.whole("min_network", min_network),
-            _checks.flag("show_embeddings", show_embeddings),
+            (terms or FedGraphTerms())._rules(),
             keep,
             self._votes.append,
             credentials(key, public_keys),
@@ -406,7 +330,7 @@ class FedGraphServer(Party):
     ) -> None:
         _check_keep(job, keep)
         self._party = _engine.fedgraph_server(
-            _checks.job(job), _checks.octets("session", session), saved, keep, _checks.seed(seed)
+            job._rules(), _checks.octets("session", session), saved, keep, _checks.seed(seed)
         )
 
     def result(self) -> FedGraphReport | None:

@@ -67,6 +67,77 @@ class CotrainTerms(Terms):
 
 
 @dataclass(frozen=True, kw_only=True)
+class FedGraphJob(Job, application="fedgraph"):
+    """The parameters of a graph network over clients with different features of the same rows. All
+    parties need the same one. Raises ``ValueError`` if it is impossible."""
+
+    clients: int | None = None
+    """The number of clients: 3 to 256. All of them take part, to the end. Default: all of the
+    roster; no other number is possible there."""
+    rows: int
+    """Rows with a label, the same at all clients."""
+    queries: int = 0
+    """Rows to predict, the same at all clients."""
+    classes: int
+    """The number of classes: up to 1024."""
+    width: int = 64
+    """The number of values of an embedding, and of units of each layer: up to 256."""
+    cluster: int = 17
+    """δ, the rows of a cluster: the network trains on means over so many rows. With 1 it sees
+    single rows."""
+    clustering: str = "conditioned"
+    """How rows are put into clusters: ``conditioned`` (most rows of a cluster are of one class) or
+    ``random``."""
+    steps: int | None = None
+    """Steps of training of the graph network. With 0 there is none, only the vote. Default: 300 if
+    ``predict`` is ``graph``, else 0."""
+    rate: float = 0.001
+    """Adam's step size."""
+    cut: str = "client"
+    """Who has the graph network: ``client`` (the clients; the server adds up masked words),
+    ``server`` (clients have the first layer; the server sees its sums) or ``embeddings`` (the
+    server, which sees the embeddings of clusters)."""
+    predict: str = "vote"
+    """How rows are predicted: ``vote`` (by the mean of all clients' class probabilities) or
+    ``graph`` (by the graph network, which sees single rows)."""
+    reveal_embeddings: bool = False
+    """Whether the server may see embeddings, or sums of the first layer, of single rows. A graph
+    network that predicts needs it unless ``cut`` is ``client``."""
+    checkpoint: int = 50
+    """Steps from one checkpoint to the next."""
+    suite: str = "aes128ctr"
+    """The cipher of the masks: ``aes128ctr`` or ``chacha20``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FedGraphTerms(Terms):
+    """What a client agrees to in a graph network over clients, whatever the server asks for. From
+    ``show_embeddings`` on, terms are for jobs that train a graph network."""
+
+    min_clients: int = 3
+    """Fewest clients."""
+    reveal_embeddings: bool = False
+    """Whether the graph network may predict single rows, whose embeddings others then learn
+    about."""
+    show_embeddings: bool = False
+    """Whether a graph network may be trained. The training shows embeddings of this client's
+    clusters, which are means over rows: with the cut ``client`` to its neighbours, with ``server``
+    their sum to every client, with ``embeddings`` to the server."""
+    cuts: tuple[str, ...] = ("client",)
+    """The cuts. The server sees nothing with ``client``, sums of the first layer with ``server``,
+    and embeddings of clusters with ``embeddings``."""
+    min_cluster: int = 10
+    """Fewest rows of a cluster: what others see is a mean over so many rows. The last cluster may
+    have half as many."""
+    min_network: int = 5
+    """Least size of the network around this client with the cut ``client``. It refuses the runs in
+    which neighbours see the most, and protects nothing in the others. A network that turns out
+    smaller ends the job for all after the votes."""
+    max_rounds: int = 1000
+    """Most steps. Every step tells more about the embeddings."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class PsslJob(Job, application="pssl"):
     """The parameters of a graph between pairs of clients, and of label propagation over it.
     Distances are in units of ``scale``, the largest value of a feature. All parties need the same

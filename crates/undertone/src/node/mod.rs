@@ -2,18 +2,17 @@
 //!
 //! | module | a job of this application |
 //! |---|---|
-//! | [`fedgraph`] | a graph network over clients with different features of the same rows |
 //! | [`label`] | label propagation over the rows of all clients |
 //! | [`mod@sum`] | secure sums or weighted means of the clients' arrays, round after round |
 //!
-//! The applications `train`, `cotrain` and `pssl` are in crates of their own, [`undertone_train`],
-//! [`undertone_cotrain`] and [`undertone_pssl`]. [`Served`] and [`Agreed`](undertone_job::Agreed)
-//! take their halves to a network. [`jobs`] reads their job files.
+//! The applications `train`, `cotrain`, `pssl` and `fedgraph` are in crates of their own:
+//! [`undertone_train`], [`undertone_cotrain`], [`undertone_pssl`] and [`undertone_fedgraph`].
+//! [`Served`] and [`Agreed`](undertone_job::Agreed) take their halves to a network. [`jobs`] reads
+//! their job files.
 //!
 //! The rest is [`undertone_node`]: it moves messages, enforces deadlines, and knows no application.
 //! It runs every type that implements [`Application`] and [`Participant`].
 
-pub mod fedgraph;
 pub mod jobs;
 pub mod label;
 pub mod sum;

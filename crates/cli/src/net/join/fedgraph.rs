@@ -5,13 +5,12 @@ use std::sync::Arc;
 use clap::Args;
 use serde::Serialize;
 use undertone::data::Kind;
-use undertone::fedgraph::{Cut, Inputs, Matrix};
-use undertone::job::Record;
+use undertone::fedgraph::{Client, Inputs, Job, Matrix, Train};
+use undertone::job::{Agreed, Record};
 use undertone::kdf::Seed;
 use undertone::label::Rows as Loaded;
 use undertone::nets::{Local, LocalSettings, unit_scale};
 use undertone::node::client::Config;
-use undertone::node::fedgraph::{Job, Member, Terms, Train};
 use undertone::party::{PartyId, SessionId};
 use undertone::train::Rows;
 
@@ -30,31 +29,6 @@ pub(super) struct FedGraphOptions {
     /// that have a name in common are neighbours
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     columns: Vec<String>,
-    /// The cuts of the graph network to which this client agrees. The server sees nothing with
-    /// client, sums of the first layer with server, and embeddings of clusters with embeddings
-    #[arg(
-        long,
-        value_name = "CUT,…",
-        value_delimiter = ',',
-        default_values_t = Terms::default().cuts
-    )]
-    allow_cut: Vec<Cut>,
-    /// Fewest rows of a cluster: others see means over so many rows
-    #[arg(long, value_name = "ROWS", default_value_t = Terms::default().min_cluster)]
-    min_cluster: usize,
-    /// Least size of the network around this client, with the cut client. It refuses the runs in
-    /// which neighbours see the most, and protects nothing in the others
-    #[arg(long, value_name = "N", default_value_t = Terms::default().min_network)]
-    min_network: usize,
-    /// Agree to jobs that train a graph network. The training shows embeddings of this client's
-    /// clusters, which are means over rows: with the cut client to its neighbours, with server
-    /// their sum to every client, with embeddings to the server
-    #[arg(long)]
-    show_embeddings: bool,
-    /// Agree to jobs in which the graph network predicts single rows. Others then learn about the
-    /// embeddings of single rows
-    #[arg(long)]
-    reveal_embeddings: bool,
     /// Passes over the rows in the training of this client's own network
     #[arg(long, value_name = "N", default_value_t = LocalSettings::new(2).epochs)]
     epochs: usize,
@@ -91,7 +65,7 @@ impl Own {
 
     /// What trains this client's network for a job.
     fn train(self: Arc<Self>, job: &Job, epochs: usize) -> Result<Train, String> {
-        let job = job.fedgraph.clone();
+        let job = job.clone();
         let known = self.labels.iter().flatten().count();
         let queries = self.labels.len() - known;
         if (known, queries) != (job.rows, job.queries) {
@@ -104,12 +78,7 @@ impl Own {
     }
 
     /// Trains this client's network. Returns what it brings to the job.
-    fn inputs(
-        &self,
-        job: &undertone::fedgraph::Job,
-        epochs: usize,
-        seed: &Seed,
-    ) -> Result<Inputs, String> {
+    fn inputs(&self, job: &Job, epochs: usize, seed: &Seed) -> Result<Inputs, String> {
         let labels: Vec<u16> = self.labels.iter().flatten().copied().collect();
         let queries = job.queries;
         let settings = LocalSettings {
@@ -197,15 +166,7 @@ pub(super) fn run(
     let out = own_output(&options.out, &[&options.data])?;
     options.log(warnings, show);
     let mine = &options.fedgraph;
-    let terms = Terms {
-        cuts: mine.allow_cut.clone(),
-        min_cluster: mine.min_cluster,
-        show_embeddings: mine.show_embeddings,
-        reveal_embeddings: mine.reveal_embeddings,
-        min_network: mine.min_network,
-        min_clients: options.min_clients(),
-        max_steps: options.max_rounds.unwrap_or(Terms::default().max_steps),
-    };
+    let terms = options.terms()?;
     let seed = randomness(options.link.insecure_seed)
         .party(SessionId([0; 32]), PartyId::client(0))
         .map_err(|error| Failure::new(71, format!("randomness: {error}")))?;
@@ -222,13 +183,14 @@ pub(super) fn run(
             "the votes cannot be written".to_owned()
         })
     };
-    let mut member = Member::new(terms, seed, make, record.clone()).on_votes(on_votes);
+    let mut client = Client::new(terms, seed, make).on_votes(on_votes);
     if let Some(folder) = record.folder() {
-        member = member.with_checkpoint(&folder.join("fedgraph"));
+        client = client.with_checkpoint(&folder.join("fedgraph"));
     }
-    let joined = take_part(config, &mut member, &record);
-    let votes = member.votes();
-    let outcome = member.into_outcome();
+    let mut client = Agreed::new(client, record.clone());
+    let joined = take_part(config, &mut client, &record);
+    let votes = client.part().votes();
+    let outcome = client.into_output();
     let by_graph = outcome.as_ref().and_then(|outcome| outcome.graph.clone());
     let is_by_graph = by_graph.is_some();
     let Some(shares) = by_graph.or(votes) else {

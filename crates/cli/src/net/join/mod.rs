@@ -295,12 +295,9 @@ impl Join {
         let mut warnings = Warnings::default();
         let config = self.link.config(&mut warnings)?;
         match self.application() {
-            Application::Label | Application::Sum | Application::Fedgraph
-                if !self.record.terms().is_empty() =>
-            {
+            Application::Label | Application::Sum if !self.record.terms().is_empty() => {
                 Err(Failure::usage(
-                    "--accept KEY=VALUE is only for train, cotrain and pssl; the terms of other \
-                     jobs have options",
+                    "--accept KEY=VALUE is not for label and sum, whose terms have options",
                 ))
             }
             Application::Label if self.max_rounds.is_some() => Err(Failure::usage(

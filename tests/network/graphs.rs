@@ -1,21 +1,20 @@
-//! Jobs over TLS on loopback, with clients that leave and come back.
+//! Graph networks over clients on loopback, with clients that leave and come back.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use undertone_fedgraph::{Checkpoint, Cut, Matrix, Outcome};
-use undertone_job::Record;
-use undertone_kdf::Seed;
-use undertone_node::Participant;
-use undertone_node::client::{JoinError, join};
-use undertone_node::status::JobReport;
+use undertone::fedgraph::{
+    Checkpoint, Client, Cut, Job, MAX_CHECKPOINT, Matrix, Outcome, Server, Terms, Train,
+};
+use undertone::job::{self, Agreed, Application as _, Record, StateError, offer};
+use undertone::kdf::Seed;
+use undertone::node::Served;
+use undertone::node::client::{JoinError, join};
+use undertone::node::status::JobReport;
+use undertone::simulate::GraphSimulation;
 use undertone_tests::fedgraph::{inputs, job};
 use undertone_tests::network::{LONG, World};
-
-use super::saved::Saved;
-use super::{FeatureGraph, Job, Member, Terms, Train};
-use crate::simulate::GraphSimulation;
 
 const CLIENTS: usize = 4;
 const STEPS: u32 = 40;
@@ -26,10 +25,8 @@ fn seed(byte: u8) -> Seed {
 
 fn the_job(cut: Cut) -> Job {
     Job {
-        fedgraph: undertone_fedgraph::Job {
-            steps: STEPS,
-            ..job(CLIENTS, cut)
-        },
+        steps: STEPS,
+        ..job(CLIENTS, cut)
     }
 }
 
@@ -72,8 +69,13 @@ impl Files {
 
     fn client(&self, client: usize, job: &Job) -> Vec<Checkpoint> {
         let path = self.0[client + 1].as_ref().unwrap();
-        let of = ("fedgraph client", &job.to_offer()[..]);
-        Saved::open(path, of, seed(0)).unwrap().last().to_vec()
+        let most = 33 + 2 * (4 + MAX_CHECKPOINT);
+        let opened = job::Checkpoint::open(path, "fedgraph client", &offer(job), most);
+        // The client's seed, and its checkpoints.
+        let kept = opened.unwrap().1.unwrap_or_default();
+        kept.get(32..)
+            .map(|kept| Checkpoint::read_all(kept).unwrap())
+            .unwrap_or_default()
     }
 }
 
@@ -84,18 +86,20 @@ fn train(client: usize) -> Train {
 
 /// A job of all clients. `leaver` leaves when the training has begun.
 async fn run(job: &Job, files: &Files, leaver: Option<usize>) -> (JobReport, Vec<Ended>) {
-    let mut application = FeatureGraph::new(job.clone());
+    let mut server = Server::new(job.clone());
     if let Some(path) = &files.0[0] {
-        application = application.with_checkpoint(path).unwrap();
+        server.restore(path).unwrap();
     }
-    let world = World::start(CLIENTS, application, |_| {}).await.unwrap();
+    let world = World::start(CLIENTS, Served::new(server), |_| {});
+    let world = world.await.unwrap();
     let spawn = |client: usize| {
         let config = world.client(client).unwrap();
         let make = move |_: &Job| Ok(train(client));
-        let mut member = Member::new(terms(), seed(client as u8), make, Record::simulated());
+        let mut member = Client::new(terms(), seed(client as u8), make);
         if let Some(path) = &files.0[client + 1] {
             member = member.with_checkpoint(path);
         }
+        let mut member = Agreed::new(member, Record::simulated());
         let (leaves, files, job) = (leaver == Some(client), files.clone(), job.clone());
         let stop = async move {
             if leaves {
@@ -106,8 +110,8 @@ async fn run(job: &Job, files: &Files, leaver: Option<usize>) -> (JobReport, Vec
         };
         tokio::spawn(async move {
             let joined = join(&config, &mut member, stop).await;
-            let votes = member.votes();
-            let result = joined.map(|_| member.into_outcome().unwrap());
+            let votes = member.part().votes();
+            let result = joined.map(|_| member.into_output().unwrap());
             Ended { result, votes }
         })
     };
@@ -122,7 +126,7 @@ async fn run(job: &Job, files: &Files, leaver: Option<usize>) -> (JobReport, Vec
 
 fn in_one_process(job: &Job) -> Matrix {
     let clients = (0..CLIENTS).map(|client| Arc::new(inputs(client, CLIENTS, 2.0)));
-    let simulation = GraphSimulation::new(job.fedgraph.clone(), clients.collect(), seed(1));
+    let simulation = GraphSimulation::new(job.clone(), clients.collect(), seed(1));
     let run = simulation.run().unwrap();
     run.clients[0].as_ref().unwrap().votes.clone().unwrap()
 }
@@ -219,10 +223,10 @@ async fn checkpoints_of_another_job_and_of_another_party_are_refused() {
     let (job, files) = (the_job(Cut::Client), Files::new(folder.path()));
     broken_off(&job, &files).await;
     let mut other = job.clone();
-    other.fedgraph.steps += 1;
-    let open = |job: &Job, party: usize| {
+    other.steps += 1;
+    let open = |job: &Job, party: usize| -> Result<(), StateError> {
         let path = files.0[party].as_ref().unwrap();
-        FeatureGraph::new(job.clone()).with_checkpoint(path)
+        Server::new(job.clone()).restore(path)
     };
     assert!(open(&job, 0).is_ok());
     for (job, party) in [(&other, 0), (&job, 1)] {
@@ -231,14 +235,9 @@ async fn checkpoints_of_another_job_and_of_another_party_are_refused() {
     }
     let agrees = |job: &Job| {
         let path = files.0[1].as_ref().unwrap();
-        let member = Member::new(
-            terms(),
-            seed(1),
-            |_: &Job| Ok(train(0)),
-            Record::simulated(),
-        );
-        let mut member = member.with_checkpoint(path);
-        member.agree(&job.to_offer(), true)
+        let member = Client::new(terms(), seed(1), |_: &Job| Ok(train(0)));
+        let member = member.with_checkpoint(path);
+        Agreed::new(member, Record::simulated()).agree(&offer(job), true)
     };
     assert_eq!(agrees(&job), Ok(()));
     let declined = agrees(&other).unwrap_err();
@@ -248,8 +247,9 @@ async fn checkpoints_of_another_job_and_of_another_party_are_refused() {
 #[test]
 fn a_client_that_does_not_fit_the_job_declines_it() {
     let make = |_: &Job| -> Result<Train, String> { Err("row 7 is 3.25".into()) };
-    let mut member = Member::new(terms(), seed(1), make, Record::simulated());
-    let agreed = member.agree(&the_job(Cut::Client).to_offer(), true);
+    let member = Client::new(terms(), seed(1), make);
+    let mut member = Agreed::new(member, Record::simulated());
+    let agreed = member.agree(&offer(&the_job(Cut::Client)), true);
     let declined = agreed.unwrap_err();
     assert_eq!(declined.to_string(), "row 7 is 3.25");
     assert!(!declined.told().contains('7'), "{}", declined.told());
@@ -259,8 +259,8 @@ fn a_client_that_does_not_fit_the_job_declines_it() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_cannot_train_or_keep_its_votes_leaves() {
     for keeps in [false, true] {
-        let application = FeatureGraph::new(the_job(Cut::Client));
-        let world = World::start(CLIENTS, application, |_| {}).await.unwrap();
+        let server = Served::new(Server::new(the_job(Cut::Client)));
+        let world = World::start(CLIENTS, server, |_| {}).await.unwrap();
         let spawn = |client: usize| {
             let config = world.client(client).unwrap();
             let make = move |_: &Job| {
@@ -270,13 +270,14 @@ async fn a_client_that_cannot_train_or_keep_its_votes_leaves() {
                 }
                 Ok(train(client))
             };
-            let member = Member::new(terms(), seed(client as u8), make, Record::simulated());
-            let mut member = member.on_votes(move |_| {
+            let member = Client::new(terms(), seed(client as u8), make);
+            let member = member.on_votes(move |_| {
                 if client == 2 {
                     return Err("no room for votes".into());
                 }
                 Ok(())
             });
+            let mut member = Agreed::new(member, Record::simulated());
             tokio::spawn(async move {
                 let joined = join(&config, &mut member, std::future::pending()).await;
                 joined.map(|_| ()).unwrap_err().to_string()

@@ -3,11 +3,12 @@
 use std::fmt;
 use std::path::Path;
 
-use undertone_fedgraph::{Checkpoint, MAX_CHECKPOINT};
 use undertone_job::StateError;
 use undertone_kdf::Seed;
 use undertone_party::DecodeError;
 use zeroize::Zeroizing;
+
+use crate::checkpoint::{Checkpoint, MAX_CHECKPOINT};
 
 /// Most checkpoints of a party.
 const MOST: usize = 2;
@@ -22,7 +23,7 @@ const MAX_BYTES: usize = SEED + 1 + MOST * (4 + MAX_CHECKPOINT);
 ///
 /// The content of the file: the party's own seed (32), and the checkpoints as
 /// [`Checkpoint::write_all`] writes them.
-pub(super) struct Saved {
+pub(crate) struct Saved {
     /// What the party draws its own randomness from when it continues.
     seed: Seed,
     last: Vec<Checkpoint>,
@@ -37,7 +38,7 @@ impl fmt::Debug for Saved {
 
 impl Saved {
     /// None, and no file.
-    pub(super) fn new(seed: Seed) -> Self {
+    pub(crate) fn new(seed: Seed) -> Self {
         Self {
             seed,
             last: Vec::new(),
@@ -47,7 +48,7 @@ impl Saved {
 
     /// Those in the file at `path`, which is for the job `offer` of the party `name`. Without a
     /// file there are none, and the party's own seed is `seed`.
-    pub(super) fn open(
+    pub(crate) fn open(
         path: &Path,
         (name, offer): (&str, &[u8]),
         seed: Seed,
@@ -62,29 +63,29 @@ impl Saved {
     }
 
     /// The checkpoints, the newest first.
-    pub(super) fn last(&self) -> &[Checkpoint] {
+    pub(crate) fn last(&self) -> &[Checkpoint] {
         &self.last
     }
 
     /// The seed that goes with the checkpoints.
-    pub(super) fn seed(&self) -> &Seed {
+    pub(crate) fn seed(&self) -> &Seed {
         &self.seed
     }
 
     /// The number of steps of the newest checkpoint.
-    pub(super) fn step(&self) -> Option<u32> {
+    pub(crate) fn step(&self) -> Option<u32> {
         self.last.first().map(Checkpoint::step)
     }
 
     /// Checks that the file can be written, if there is one.
-    pub(super) fn probe(&self) -> Result<(), StateError> {
+    pub(crate) fn probe(&self) -> Result<(), StateError> {
         self.file
             .as_ref()
             .map_or(Ok(()), undertone_job::Checkpoint::probe)
     }
 
     /// Whether there is a file.
-    pub(super) fn has_file(&self) -> bool {
+    pub(crate) fn has_file(&self) -> bool {
         self.file.is_some()
     }
 
@@ -93,7 +94,7 @@ impl Saved {
     ///
     /// # Errors
     /// As [`keep`](Self::keep).
-    pub(super) fn begin(&self) -> Result<(), String> {
+    pub(crate) fn begin(&self) -> Result<(), String> {
         match &self.file {
             Some(file) if self.last.is_empty() => file.keep(&self.write()).map_err(str::to_owned),
             _ => Ok(()),
@@ -104,7 +105,7 @@ impl Saved {
     ///
     /// # Errors
     /// Why the file cannot be written. The text does not name it: peers receive it.
-    pub(super) fn keep(&mut self, checkpoint: &Checkpoint) -> Result<(), String> {
+    pub(crate) fn keep(&mut self, checkpoint: &Checkpoint) -> Result<(), String> {
         // A run that continues may have gone beyond this step before. Those checkpoints are not
         // with all parties, and would push out the one that is.
         self.last.retain(|held| held.step() < checkpoint.step());
@@ -137,14 +138,8 @@ fn read(bytes: &[u8]) -> Result<(Seed, Vec<Checkpoint>), DecodeError> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use undertone_fedgraph::Cut;
-    use undertone_party::PartyId;
-    use undertone_tests::fedgraph::{inputs, job};
-
     use super::*;
-    use crate::simulate::GraphSimulation;
+    use crate::checkpoint::tests::checkpoint;
 
     fn seed(byte: u8) -> Seed {
         Seed::from_bytes([byte; 32])
@@ -152,15 +147,7 @@ mod tests {
 
     /// Two checkpoints of a client, the newest first.
     fn checkpoints() -> Vec<Checkpoint> {
-        let clients = (0..4).map(|client| Arc::new(inputs(client, 4, 2.0)));
-        let job = undertone_fedgraph::Job {
-            steps: 4,
-            every: 2,
-            ..job(4, Cut::Client)
-        };
-        let simulation = GraphSimulation::new(job, clients.collect(), seed(1));
-        simulation.run().unwrap();
-        simulation.saved(PartyId::client(1))
+        vec![checkpoint(4), checkpoint(2)]
     }
 
     #[test]
