@@ -264,7 +264,8 @@ def test_signed_keys() -> None:
     def client(c: int, key: str) -> FedGraphClient:
         mine = {name: own[name][c] for name in ("columns", "embeddings", "probabilities")}
         return FedGraphClient(
-            c, **mine, labels=TRUTH, job=rules, session=session, key=key, public_keys=public
+            c, **mine, labels=TRUTH, job=rules, session=session, key=key, public_keys=public,
+            terms=ANYTHING,
         )
 
     clients = [client(c, key) for c, key in enumerate(keys)]
@@ -372,7 +373,7 @@ def test_a_client_declines_what_its_terms_do_not_allow() -> None:
                        session=bytes(32), keep=lambda _: None, terms=terms)
 
     client(ANYTHING)
-    client(FedGraphTerms(), predict="vote", steps=0)
+    client(FedGraphTerms(), predict="vote", steps=0, reveal_embeddings=False)
     refused: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         ({"show_embeddings": False}, {"predict": "vote"}, "to its neighbours.*show_embeddings"),
         ({"reveal_embeddings": False}, {}, "reveal_embeddings"),
@@ -400,7 +401,11 @@ def test_parties_of_different_jobs_and_labels() -> None:
     for c in range(CLIENTS):
         mine = {name: own[name][c] for name in ("columns", "embeddings", "probabilities")}
         labels = np.roll(TRUTH, c // 3)
-        clients.append(FedGraphClient(c, **mine, labels=labels, job=rules, session=session))
+        clients.append(
+            FedGraphClient(
+                c, **mine, labels=labels, job=rules, session=session, terms=ANYTHING
+            )
+        )
     with pytest.raises(undertone.AbortedError, match="left before the protocol ended"):
         undertone.run(server, clients)
     with pytest.raises(undertone.AbortedError, match="labels differ"):
