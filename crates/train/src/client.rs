@@ -88,6 +88,6 @@ pub struct Trained {
     /// leave the round would tell the server.
     pub diverged: bool,
     /// What another client's number of rows means for this client's embeddings: see
-    /// [`rows_warning`](label::rows_warning).
+    /// [`rows_warning`](undertone_label::rows_warning).
     pub warning: Option<String>,
 }
