@@ -132,6 +132,10 @@ pub fn files() -> Result<Vec<File>, Error> {
         clip: true,
         ..rounds::Job::default()
     };
+    let plain = train::Job {
+        consistency: 0.0,
+        ..train::Job::default()
+    };
     let train = train::Job {
         model: "conv".into(),
         scale: 16.0,
@@ -143,7 +147,7 @@ pub fn files() -> Result<Vec<File>, Error> {
         features: 64,
         classes: 10,
         parameters: 13_706,
-        ..train::Job::default()
+        ..plain.clone()
     };
     let votes = cotrain::Job {
         standardise: true,
@@ -178,7 +182,7 @@ pub fn files() -> Result<Vec<File>, Error> {
         case("label", &named, b""),
         case("sum", &rounds::Job::default().fields(), b"a layout"),
         case("sum", &sums.fields(), b""),
-        case("train", &train::Job::default().fields(), b""),
+        case("train", &plain.fields(), b""),
         case("train", &train.fields(), &[1, 2, 3]),
         case("cotrain", &votes.fields(), b"an opening"),
         case("cotrain", &krr.fields(), b""),

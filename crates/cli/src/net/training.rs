@@ -136,6 +136,8 @@ impl New {
         Ok(Served::new(server).observe(move |report| {
             let mut facts = Facts::new();
             let Report::Trained(round) = report else {
+                // The next job may have other clients.
+                warned = false;
                 return facts;
             };
             warn_once(&mut warned, round.warning.as_ref());
