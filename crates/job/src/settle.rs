@@ -105,8 +105,9 @@ impl Known<'_> {
     }
 }
 
-/// The job of an application. Its serde form has a key for each field. The form has neither maps
-/// nor open values, whole numbers are below 2⁶³, and it denies unknown keys.
+/// The job of an application. Its serde form has a key for each field, or for each field of a
+/// flattened one. The form has neither maps nor open values, and whole numbers are below 2⁶³.
+/// Unknown keys are refused here, before serde reads the form.
 pub trait Job: Serialize + DeserializeOwned + Clone + PartialEq + Send + Sync + 'static {
     /// The application's name.
     const NAME: &'static str;

@@ -13,8 +13,8 @@ use serde::de::DeserializeOwned;
 use crate::session::Decline;
 use crate::settle::{self, Entries, Fault, Job};
 
-/// The terms of a client of an application. Their serde form has a key for each term, denies
-/// unknown keys and has no maps. The key of a term on which a job fails is that of the
+/// The terms of a client of an application. Their serde form has a key for each term and no maps.
+/// [`terms`] refuses unknown keys. The key of a term on which a job fails is that of the
 /// [`Fault`].
 pub trait Terms<J>:
     Serialize + DeserializeOwned + Default + Clone + Debug + Send + 'static
