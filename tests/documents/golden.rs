@@ -14,6 +14,7 @@ use undertone::kdf::Seed;
 use undertone::label::{Params, Variant};
 use undertone::party::{Network, PartyId};
 use undertone::pssl::Reveal;
+use undertone::rounds::Sampling;
 use undertone::sum::Trust;
 use undertone::train::{PseudoLabels, Report};
 use undertone_tests::cotrain::{World, votes};
@@ -78,7 +79,7 @@ fn sum(groups: Option<usize>, trust: Trust) -> String {
         values: 30,
     };
     let job = undertone::rounds::Job {
-        groups,
+        sampling: groups.map_or(Sampling::Free, Sampling::Groups),
         trust,
         ..kit.job(5)
     };

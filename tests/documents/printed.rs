@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 use undertone::job::{Entries, Job, Known, entries, settle};
-use undertone::{cotrain, fedgraph, pssl, train};
+use undertone::{cotrain, fedgraph, label, pssl, rounds, train};
 use undertone_tests::root;
 
 /// A key of a job, or a term.
@@ -88,7 +88,7 @@ impl Told {
 }
 
 /// Where the keys of a field are that stand among the others.
-fn flat(of: &syn::Type, path: &str) -> (String, String) {
+fn flat(of: &syn::Type) -> (String, String) {
     let syn::Type::Path(of) = of else {
         panic!("a type with keys");
     };
@@ -96,7 +96,9 @@ fn flat(of: &syn::Type, path: &str) -> (String, String) {
     match &name[..] {
         "Params" => ("crates/label/src/params.rs".into(), name),
         "PropagationTerms" => ("crates/label/src/terms.rs".into(), name),
-        _ => (path.into(), format!("{name}Keys")),
+        "Sampling" => ("crates/sum/src/sampling.rs".into(), "SamplingKeys".into()),
+        "SamplingTerms" => ("crates/sum/src/sampling.rs".into(), name),
+        other => panic!("{other}"),
     }
 }
 
@@ -121,7 +123,7 @@ fn fields(path: &str, of: &str, usual: &Entries, shown: &Entries) -> (String, Ve
             return Vec::new();
         }
         if told.is_flat {
-            let (path, of) = flat(&field.ty, path);
+            let (path, of) = flat(&field.ty);
             return fields(&path, &of, usual, shown).1;
         }
         let name = told.name;
@@ -140,6 +142,7 @@ fn fields(path: &str, of: &str, usual: &Entries, shown: &Entries) -> (String, Ve
                 serde_json::Value::Number(number) if number.is_f64() => "float",
                 serde_json::Value::Number(_) => "int",
                 serde_json::Value::String(_) => "str",
+                serde_json::Value::Array(_) => "tuple[str, ...]",
                 other => panic!("{name}: {other}"),
             },
             shown: shown[&name].clone(),
@@ -282,6 +285,8 @@ struct Printed {
     base: &'static str,
     /// The first part of the names of its dataclasses.
     class: &'static str,
+    /// Whether the help of a command has the keys.
+    is_helped: bool,
 }
 
 impl Printed {
@@ -291,19 +296,23 @@ impl Printed {
         base: &'static str,
     ) -> Self {
         let name = J::NAME;
+        let room = if name == "sum" { "rounds" } else { name };
         Self {
             name,
-            job: job::<J>(&format!("crates/{name}/src/job.rs"), stated),
-            terms: terms::<T>(&format!("crates/{name}/src/terms.rs")),
+            job: job::<J>(&format!("crates/{room}/src/job.rs"), stated),
+            terms: terms::<T>(&format!("crates/{room}/src/terms.rs")),
             base,
             class,
+            is_helped: name != "sum",
         }
     }
 
     fn hold_lists(&self) {
         let Self { name, .. } = self;
         let (job, terms) = (listed(&self.job.1), listed(&self.terms.1));
-        hold(&format!("crates/cli/src/keys/{name}.toml"), None, &job);
+        if self.is_helped {
+            hold(&format!("crates/cli/src/keys/{name}.toml"), None, &job);
+        }
         let page = |what: &str, language: &str, text: &str| {
             let marks = [
                 &format!("<!-- {what} of {name} -->")[..],
@@ -339,11 +348,13 @@ fn what_the_types_of_jobs_say_is_printed() {
             "FedGraph",
             "Job",
         ),
+        Printed::of::<label::Job, label::Terms>("", "Label", "Job"),
         Printed::of::<pssl::Job, pssl::Terms>(
             "features = 64\nclasses = 10\nasked = 20",
             "Pssl",
             "Job",
         ),
+        Printed::of::<rounds::Job, rounds::Terms>("clients = 10", "Sum", "Job"),
         Printed::of::<train::Job, train::Terms>(
             "model = \"conv\"\nfeatures = 64\nclasses = 10\nparameters = 13706",
             "Train",

@@ -7,7 +7,7 @@ use undertone::kernel::Prg;
 use undertone::kernel::mask::from_bytes;
 use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Network, PartyId};
-use undertone::rounds::{Contribution, Job, Kept, MIN_GROUP, MeanHeader, RESULT, Round};
+use undertone::rounds::{Contribution, Job, Kept, MIN_GROUP, MeanHeader, RESULT, Round, Sampling};
 use undertone_tests::rounds::{Member, run};
 
 use crate::jacobian::of_sums;
@@ -91,7 +91,7 @@ fn attack(groups: Option<usize>, rounds: u32) -> Found {
     let job = Job {
         rounds,
         clients: CLIENTS,
-        groups,
+        sampling: groups.map_or(Sampling::Free, Sampling::Groups),
         min_clients: 4,
         max_weight: 1000.0,
         bound: 4.0,

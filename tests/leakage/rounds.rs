@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 use undertone::arrays::Arrays;
+use undertone::job::Job as _;
 use undertone::kdf::{Seed, simulated};
 use undertone::kernel::mask::{Op, Stream, from_bytes};
 use undertone::party::frame::HEADER_LEN;
@@ -303,7 +304,7 @@ fn the_same_values_twice_would_tell_the_others() {
     let [first, second] = attack(&members, &members);
     assert!(first.is_some() && second.is_none());
     for member in &members {
-        assert!(member.client.may_take_part(0).is_err());
+        assert!(member.client.may_take_part(0, &member.record).is_err());
         assert_eq!(member.heard().asked, [(1, 1, None)]);
     }
 

@@ -3,17 +3,20 @@
 use std::sync::Arc;
 
 use undertone::hamming::Backend;
-use undertone::job::Record;
+use undertone::job::terms::Insist;
+use undertone::job::{Agreed, Record};
 use undertone::kdf::Seed;
 use undertone::kernel::Prg;
-use undertone::label::{Features, Labelling, Outcome, PeerRows, PropagationTerms, Rows, phases};
-use undertone::node::Randomness;
+use undertone::label::{
+    Client, Features, Job, Labelling, Outcome, PeerRows, PropagationTerms, Rows, Server, Terms,
+    phases,
+};
 use undertone::node::client::{self, JoinError, Joined};
-use undertone::node::label::{self, Job, Label, Owner, Terms};
 use undertone::node::status::JobReport;
+use undertone::node::{Randomness, Served};
 use undertone::simulate::Simulation;
 use undertone::sum::Trust;
-use undertone_tests::network::{LONG, Labels, Task, World};
+use undertone_tests::network::{LONG, Labels, Task, World, labelled};
 use undertone_tests::{dataset, random_clients};
 
 fn terms() -> Terms {
@@ -28,10 +31,7 @@ fn spawn(
     (rows, labelling): (Rows, Labelling),
     terms: Terms,
 ) -> Task<Outcome> {
-    let never = std::future::pending();
-    tokio::spawn(async move {
-        label::join(&config, rows, labelling, terms, Record::simulated(), never).await
-    })
+    tokio::spawn(labelled(config, Client::new(terms, rows, labelling)))
 }
 
 /// Runs these clients over the network and in one process, and compares outcomes and costs. Returns
@@ -45,7 +45,7 @@ async fn compare(job: Job, clients: Vec<(Rows, Labelling)>) -> JobReport {
         seed: Seed::from_bytes(seed),
     };
     let fixed = || Randomness::Fixed(Arc::new(Seed::from_bytes(seed)));
-    let world = World::start(clients.len(), Label::new(job), |config| {
+    let world = World::start(clients.len(), Served::new(Server::new(job)), |config| {
         config.randomness = fixed();
     })
     .await
@@ -102,7 +102,7 @@ async fn clients_with_other_columns_are_refused() {
         (["", "", "ab", "", ""], vec![]),
     ] {
         let clients = random_clients(&[9, 12, 8, 7, 6], 40, 1).unwrap();
-        let job = Label::new(Labels::job(Backend::Psm, 40, 3));
+        let job = Served::new(Server::new(Labels::job(Backend::Psm, 40, 3)));
         let world = World::start(5, job, |config| {
             config.wait = Some(std::time::Duration::from_secs(1));
         });
@@ -112,7 +112,7 @@ async fn clients_with_other_columns_are_refused() {
             let columns: Vec<String> = names[index].chars().map(String::from).collect();
             let config = world.client(index).unwrap().with_columns(&columns);
             let terms = Terms {
-                malicious_server: Some(false),
+                malicious_server: Insist::Never,
                 ..terms()
             };
             tasks.push(spawn(config, data, terms));
@@ -149,7 +149,7 @@ async fn a_client_refuses_others_with_too_many_rows() {
         let clients = random_clients(&[9, 12, 8, 7], 40, 1).unwrap();
         let mut job = Labels::job(Backend::Phe, 40, 3);
         job.params.trust = Trust::MaliciousServer;
-        let world = World::start(clients.len(), Label::new(job), |_| {})
+        let world = World::start(clients.len(), Served::new(Server::new(job)), |_| {})
             .await
             .unwrap();
         let mut tasks = Vec::new();
@@ -262,9 +262,9 @@ async fn right(standardise: bool) -> usize {
     job.params.trust = Trust::MaliciousServer;
     job.standardise = standardise;
     job.classes = Some(2);
-    job.class_names = Some(CLASSES.map(str::to_owned).to_vec());
+    job.class_names = CLASSES.map(str::to_owned).to_vec();
     let tables = unequal_columns();
-    let world = World::start(tables.len(), Label::new(job), |_| {})
+    let world = World::start(tables.len(), Served::new(Server::new(job)), |_| {})
         .await
         .unwrap();
     let mut tasks = Vec::new();
@@ -285,17 +285,13 @@ async fn right(standardise: bool) -> usize {
         }
         let config = world.client(index).unwrap();
         tasks.push(tokio::spawn(async move {
-            let mut owner = Owner::new(
-                Rows::Features(features),
-                labelling,
-                terms(),
-                Record::simulated(),
-            );
+            let client = Client::new(terms(), Rows::Features(features), labelling);
+            let mut owner = Agreed::new(client, Record::simulated());
             let joined = client::join(&config, &mut owner, std::future::pending()).await;
             let joined = joined.unwrap();
             assert_eq!(joined.sessions, 1 + u32::from(standardise));
-            assert_eq!(owner.labelling().names(), CLASSES);
-            let outcome = owner.into_outcome().unwrap();
+            assert_eq!(owner.part().labelling().names(), CLASSES);
+            let outcome = owner.into_output().unwrap().outcome().unwrap();
             let found = outcome.labels.classes().iter().zip(&classes).enumerate();
             found
                 .filter(|(row, (found, class))| row % 5 != 0 && **found == Some(**class))

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use undertone::job::Record;
-use undertone::node::client::JoinError;
-use undertone::node::sum::{self, Mean};
-use undertone::rounds::{self, CONTRIBUTION, Contribution, Round, Source};
-use undertone::sum::UNMASK;
+use undertone::job::{Agreed, Record};
+use undertone::node::client::{self, JoinError};
+use undertone::node::{Served, member};
+use undertone::rounds::{self, CONTRIBUTION, Contribution, Mean, Round, Sampling, Server, Source};
+use undertone::sum::{SamplingTerms, UNMASK};
 use undertone_tests::network::{Kit, LONG, Means, Proxy, World};
 
 fn kit(rounds: u32) -> Means {
@@ -24,7 +24,11 @@ fn kit(rounds: u32) -> Means {
 async fn some_clients_are_drawn_for_each_round() {
     const ROUNDS: u32 = 8;
     let kit = kit(ROUNDS);
-    let application = kit.application(3).with_sample(3);
+    let job = rounds::Job {
+        sample: Some(3),
+        ..kit.job(3)
+    };
+    let application = Served::new(Server::new(job));
     let world = World::start(kit.clients(), application, |_| {})
         .await
         .unwrap();
@@ -61,11 +65,11 @@ async fn a_job_of_many_rounds_has_one_deadline() {
     .unwrap();
     let tasks: Vec<_> = (0..kit.clients())
         .map(|index| {
-            let terms = sum::Terms {
+            let terms = rounds::Terms {
                 max_rounds: 100_000,
                 ..Means::terms()
             };
-            let member = sum::join(world.client(index).unwrap(), terms, Record::simulated());
+            let member = member::join(world.client(index).unwrap(), terms, Record::simulated());
             tokio::spawn(contribute(kit.clone(), member, index, u32::MAX))
         })
         .collect();
@@ -83,7 +87,7 @@ async fn a_job_of_many_rounds_has_one_deadline() {
 /// Contributes to every round before `until`, then leaves. Returns the means.
 async fn contribute(
     kit: Means,
-    mut member: sum::Member,
+    mut member: member::Member,
     index: usize,
     until: u32,
 ) -> Result<Vec<Arc<Mean>>, JoinError> {
@@ -109,16 +113,16 @@ async fn a_program_contributes_to_rounds() {
     let kit = kit(ROUNDS);
     let heard = Arc::<std::sync::Mutex<Vec<Mean>>>::default();
     let kept = Arc::clone(&heard);
-    let application = kit
-        .application(3)
-        .on_mean(move |mean| kept.lock().unwrap().push(mean.clone()));
+    let server = Server::new(kit.job(3));
+    let server = server.on_mean(move |mean| kept.lock().unwrap().push(mean.clone()));
+    let application = Served::new(server);
     let world = World::start(kit.clients(), application, |_| {})
         .await
         .unwrap();
     let tasks: Vec<_> = (0..kit.clients())
         .map(|index| {
             let until = if index == 2 { 3 } else { u32::MAX };
-            let member = sum::join(
+            let member = member::join(
                 world.client(index).unwrap(),
                 Means::terms(),
                 Record::simulated(),
@@ -248,8 +252,9 @@ async fn the_first_failure_is_the_one_that_is_told() {
             let kit = kit.clone();
             tokio::spawn(async move {
                 let source = Once { kit, index };
-                let never = std::future::pending();
-                sum::join_with(&config, source, Means::terms(), Record::simulated(), never).await
+                let client = rounds::Client::new(Means::terms(), source);
+                let mut client = Agreed::new(client, Record::simulated());
+                client::join(&config, &mut client, std::future::pending()).await
             })
         })
         .collect();
@@ -274,7 +279,7 @@ async fn a_program_that_drops_a_round_leaves() {
         .unwrap();
     let config = world.client(0).unwrap();
     let dropped = tokio::spawn(async move {
-        let mut member = sum::join(config, Means::terms(), Record::simulated());
+        let mut member = member::join(config, Means::terms(), Record::simulated());
         drop(member.next_round().await?);
         member.next_round().await.map(drop)
     });
@@ -293,35 +298,36 @@ async fn a_program_that_drops_a_round_leaves() {
     );
 }
 
-fn grouped(rounds: u32) -> (Means, sum::Sum) {
+fn grouped(rounds: u32, sample: Option<usize>) -> (Means, Served<Server>) {
     let kit = Means {
         clients: 15,
         rounds,
         values: 40,
     };
-    let application = sum::Sum::new(rounds::Job {
-        groups: Some(rounds::MIN_GROUP),
+    let server = Server::new(rounds::Job {
+        sampling: Sampling::default(),
+        sample,
         ..kit.job(5)
     });
-    (kit, application)
+    (kit, Served::new(server))
 }
 
 /// Three groups of five. A client leaves for good in the third round. The others of its group are
 /// not in its mean, take part in no further round, and have the last mean when the job is done.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_group_ends_with_its_first_client_that_leaves() {
-    let (kit, application) = grouped(4);
+    let (kit, application) = grouped(4, None);
     let world = World::start(kit.clients(), application, |_| {})
         .await
         .unwrap();
     let tasks: Vec<_> = (0..kit.clients())
         .map(|index| {
             let until = if index == 2 { 3 } else { u32::MAX };
-            let terms = sum::Terms {
-                groups: Some(5),
+            let terms = rounds::Terms {
+                sampling: SamplingTerms::default(),
                 ..Means::terms()
             };
-            let member = sum::join(world.client(index).unwrap(), terms, Record::simulated());
+            let member = member::join(world.client(index).unwrap(), terms, Record::simulated());
             tokio::spawn(contribute(kit.clone(), member, index, until))
         })
         .collect();
@@ -348,8 +354,8 @@ async fn a_group_ends_with_its_first_client_that_leaves() {
 #[tokio::test(flavor = "multi_thread")]
 async fn whole_groups_are_drawn_for_each_round() {
     const ROUNDS: u32 = 8;
-    let (kit, application) = grouped(ROUNDS);
-    let world = World::start(kit.clients(), application.with_sample(6), |_| {})
+    let (kit, application) = grouped(ROUNDS, Some(6));
+    let world = World::start(kit.clients(), application, |_| {})
         .await
         .unwrap();
     let spawn = |index| kit.spawn(world.client(index).unwrap(), index);

@@ -4,13 +4,11 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use undertone::arrays::Arrays;
-use undertone::job::Record;
-use undertone::node::Participant;
-use undertone::node::sum::Contributor;
+use undertone::job::{Agreed, Record};
 use undertone::party::{Abort, Network, PartyId};
-use undertone::rounds::{CONTRIBUTION, Job, Kept, MIN_GROUP, ROUND, Terms};
+use undertone::rounds::{CONTRIBUTION, Client, Job, Kept, ROUND, Sampling, Terms};
 use undertone::simulate::SimulationError;
-use undertone::sum::{self, Trust};
+use undertone::sum::{self, SamplingTerms, Trust};
 use undertone_tests::chooser;
 use undertone_tests::network::Means;
 use undertone_tests::rounds::{Member, assert_mean, assert_same, due, members, reported, run};
@@ -28,7 +26,7 @@ fn kit() -> Means {
 
 fn job(kit: &Means) -> Job {
     Job {
-        groups: Some(MIN_GROUP),
+        sampling: Sampling::default(),
         ..kit.job(5)
     }
 }
@@ -139,17 +137,20 @@ fn jobs_that_draw_freely_are_declined() {
     ] {
         let kit = Means { rounds, ..kit() };
         let job = Job {
-            groups,
+            sampling: groups.map_or(Sampling::Free, Sampling::Groups),
             ..kit.job(3)
         };
+        let groups = |groups_at_least| SamplingTerms {
+            groups_at_least,
+            allow_free_sampling: false,
+        };
         let terms = Terms {
-            groups: asked,
+            sampling: asked.map_or(SamplingTerms::anything(), groups),
             ..Means::terms()
         };
-        let mut contributor =
-            Contributor::new(super::round_cheaters::Unasked, terms, Record::simulated());
-        let offer = undertone::node::sum::to_offer(&job);
-        let declined = contributor.agree(&offer, false).err();
+        let client = Client::new(terms, super::round_cheaters::Unasked);
+        let mut client = Agreed::new(client, Record::simulated());
+        let declined = client.agree_to(job, false).err();
         let told = declined.as_ref().map(|declined| declined.told());
         assert_eq!(told.is_some(), why.is_some(), "{told:?}");
         assert!(told.unwrap_or_default().contains(why.unwrap_or_default()));

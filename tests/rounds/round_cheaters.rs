@@ -3,18 +3,16 @@
 use std::sync::Arc;
 
 use undertone::arrays::{Arrays, Layout, MAX_LAYOUT};
-use undertone::job::Record;
+use undertone::job::{Agreed, Record, SessionContext, Unwilling, offer};
 use undertone::kdf::Seed;
 use undertone::kernel::Prg;
-use undertone::node::sum::Contributor;
-use undertone::node::{Application, Participant, Seat, Unwilling};
 use undertone::party::{Abort, Aborted, Network, PartyId, Phase, SessionId};
 use undertone::rounds::{
-    CONTRIBUTION, Contribution, Job, Kept, MeanHeader, RESULT, ROUND, Round, Source, Step,
+    CONTRIBUTION, Client, Contribution, Job, Kept, MeanHeader, RESULT, ROUND, Round, Source, Step,
 };
 use undertone::simulate::{RoundRun, SimulationError};
 use undertone::sum::{self, Trust};
-use undertone_tests::network::{Kit, Means};
+use undertone_tests::network::Means;
 use undertone_tests::rounds::{Member, assert_mean, assert_same, due, members, run};
 use undertone_tests::tamper::{assert_cheated, assert_malformed, set_payload, tampering};
 
@@ -478,48 +476,42 @@ impl Source for Unasked {
     }
 }
 
-/// A contributor that has agreed to the job.
-fn contributor() -> Contributor<Unasked> {
-    let mut contributor = Contributor::new(Unasked, Means::terms(), Record::simulated());
-    let offer = kit().application(3).offer();
-    assert_eq!(contributor.agree(&offer, false), Ok(()));
-    contributor
+/// A client that has agreed to the job.
+fn client() -> Agreed<Client<Unasked>> {
+    let client = Client::new(Means::terms(), Unasked);
+    let mut client = Agreed::new(client, Record::simulated());
+    assert_eq!(client.agree(&offer(&kit().job(3)), false), Ok(()));
+    client
 }
 
 /// ROUND-22: the same job may be offered again, and no other one.
 #[test]
 fn offers_of_another_job_are_declined() {
-    let mut contributor = contributor();
+    let mut client = client();
     let other = Means { rounds: 4, ..kit() };
-    let other = other.application(3).offer();
-    let declined = contributor.agree(&other, false).unwrap_err();
+    let declined = client.agree_to(other.job(3), false).unwrap_err();
     assert!(declined.told().contains("another job"), "{declined}");
-    let same = kit().application(3).offer();
-    assert_eq!(contributor.agree(&same, false), Ok(()));
-    assert_eq!(contributor.job(), Some(&job()));
+    assert_eq!(client.agree_to(kit().job(3), false), Ok(()));
+    assert_eq!(client.job(), Some(&job()));
 }
 
 /// ROUND-23: a session after the last round.
 #[test]
 fn sessions_that_the_job_does_not_have() {
-    let mut contributor = contributor();
-    for (session, is_due) in [(3, true), (4, false), (u32::MAX, false)] {
-        let seat = Seat {
-            id: SessionId([1; 32]),
-            me: VICTIM,
-            seed: Seed::from_bytes([1; 32]),
-            job: 1,
-            session,
-            peers: None,
+    let mut client = client();
+    for (number, is_due) in [(3, true), (4, false), (u32::MAX, false)] {
+        let at = SessionContext {
+            number,
+            ..SessionContext::new(SessionId([1; 32]), VICTIM, Seed::from_bytes([1; 32]))
         };
-        match contributor.client(seat, None) {
-            Ok(_) => assert!(is_due, "{session}"),
+        match client.client(at) {
+            Ok(_) => assert!(is_due, "{number}"),
             Err(Unwilling::Leaves(abort)) => {
-                assert!(!is_due, "{session}: {abort}");
+                assert!(!is_due, "{number}: {abort}");
                 assert_eq!(abort.culprit(), Some(SERVER));
                 assert!(abort.to_string().contains("does not have"), "{abort}");
             }
-            Err(skips) => panic!("{session}: {skips:?}"),
+            Err(skips) => panic!("{number}: {skips:?}"),
         }
     }
 }

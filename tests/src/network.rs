@@ -9,17 +9,18 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use undertone::job::SessionContext;
 use undertone::node::client::{self, JoinError, Joined};
 use undertone::node::keys::{self, Trial};
 use undertone::node::server::{self, Server, Watch};
 use undertone::node::status::JobReport;
-use undertone::node::{Application, Certificate, Seat, ServeError};
+use undertone::node::{Application, Certificate, ServeError};
 use undertone::party::{Party, Phase};
-use undertone::setup::identity::{Credentials, Identity};
+use undertone::setup::identity::Identity;
 
 mod kits;
 
-pub use kits::{Labels, Means};
+pub use kits::{Labels, Means, labelled};
 
 /// Any error that fails a test.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -50,12 +51,7 @@ pub trait Kit: Clone + Send + Sync + 'static {
     fn possible(&self, victim: usize) -> Vec<Vec<Option<Self::Outcome>>>;
 
     /// The party of client `index` in a session.
-    fn party(
-        &self,
-        index: usize,
-        seat: Seat,
-        credentials: Option<Credentials>,
-    ) -> impl Party + 'static;
+    fn party(&self, index: usize, at: SessionContext) -> impl Party + 'static;
 
     /// Takes part as client `index`.
     fn join(

@@ -1,8 +1,8 @@
 //! An offer of each application, with other values than the defaults.
 
 use undertone::job::{Fields, Job, Known, from_offer, offer};
-use undertone::node::{jobs, label, sum};
-use undertone::{cotrain, fedgraph, pssl, train};
+use undertone::node::jobs;
+use undertone::{cotrain, fedgraph, label, pssl, rounds, train};
 
 /// Reads the fields of an offer. `None` if it is none.
 pub type Read = fn(&str) -> Option<Fields>;
@@ -16,12 +16,11 @@ pub fn all() -> Vec<(&'static str, Vec<u8>, Read)> {
     let all = "malicious_server = false\nmin_clients = 4\n";
     let of_label = |text: &str| {
         let text = format!("{all}{text}");
-        label::Job::parse(&text, false).unwrap().to_offer()
+        offer(&jobs::parse::<label::Job>(&text, Known::new(false)).unwrap())
     };
-    let label: Read = |text| Some(label::Job::from_offer(text.as_bytes()).ok()?.fields());
-    let sums = sum::Job {
+    let sums = rounds::Job {
         sample: Some(95),
-        ..sum::Job::default()
+        ..rounds::Job::default()
     };
     let trained = format!(
         "{all}application = \"train\"\nmodel = \"mlp\"\nfeatures = 64\nclasses = 10\n\
@@ -46,12 +45,10 @@ pub fn all() -> Vec<(&'static str, Vec<u8>, Read)> {
         (
             "label",
             of_label("backend = \"psm\"\nclass_names = [\"ash\", \"oak\"]"),
-            label,
+            read::<label::Job>,
         ),
-        ("label", of_label("classes = 3"), label),
-        ("sum", sum::to_offer(&sums), |text| {
-            Some(sum::from_offer(text.as_bytes()).ok()?.fields())
-        }),
+        ("label", of_label("classes = 3"), read::<label::Job>),
+        ("sum", offer(&sums), read::<rounds::Job>),
         ("train", offer(&trained), read::<train::Job>),
         ("cotrain", offer(&voted), read::<cotrain::Job>),
         ("pssl", offer(&paired), read::<pssl::Job>),

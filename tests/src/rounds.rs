@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use undertone::job::Record;
 use undertone::kdf::Seed;
 use undertone::party::{Network, PartyId};
-use undertone::rounds::{Client, Contribution, Job, Kept, Mean, Report, Round, Source, Step};
+use undertone::rounds::{Contribution, Contributor, Job, Kept, Mean, Report, Round, Source, Step};
 use undertone::simulate::{RoundRun, RoundSimulation, SimulationError};
 
 use crate::network::Means;
@@ -74,7 +74,9 @@ impl Source for Given {
 #[derive(Debug)]
 pub struct Member {
     /// The client.
-    pub client: Client<Given>,
+    pub client: Contributor<Given>,
+    /// Its record.
+    pub record: Record,
     heard: Arc<Mutex<Heard>>,
 }
 
@@ -91,7 +93,8 @@ impl Member {
             heard: Arc::clone(&heard),
         };
         Self {
-            client: Client::new(source, Record::simulated()),
+            client: Contributor::new(source),
+            record: Record::simulated(),
             heard,
         }
     }
@@ -131,7 +134,10 @@ pub fn run(
     let simulation = RoundSimulation {
         job,
         kept: Arc::clone(kept),
-        clients: members.iter().map(|member| member.client.clone()).collect(),
+        clients: members
+            .iter()
+            .map(|member| (member.client.clone(), member.record.clone()))
+            .collect(),
         seed: Seed::from_bytes(SEED),
     };
     simulation.run_over(network)

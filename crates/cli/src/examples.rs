@@ -147,9 +147,9 @@ Examples:
   undertone join --server localhost:7431 --keys trial/keys/client-0 \\
       --data trial/data/client-0.npz --out labels.csv
   undertone join --server localhost:7431 --keys trial/keys/client-0 \\
-      --data update-{round}.npz --weight 120 --out mean-{round}.npz
+      --application sum --data update-{round}.npz --weight 120 --out mean-{round}.npz
   undertone join --server localhost:7431 --keys trial/keys/client-0 \\
-      --data update.npz --each ./train.sh --out mean-{round}.npz";
+      --application sum --data update.npz --each ./train.sh --out mean-{round}.npz";
 
 /// Of `status`.
 pub(crate) const STATUS: &str = "\

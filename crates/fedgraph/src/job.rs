@@ -140,20 +140,7 @@ impl undertone_job::Job for Job {
     }
 
     fn derive(all: &mut Entries, known: Known<'_>) -> Result<(), Fault> {
-        match (all.get("clients"), known.clients) {
-            (None, None) => return Err(Fault::of("clients", "is missing")),
-            (None, Some(clients)) => {
-                all.insert("clients".to_owned(), clients.into());
-            }
-            (Some(stated), Some(clients)) if stated.as_u64() != Some(clients as u64) => {
-                let why = format!(
-                    "is {stated}, the roster has {clients}; all clients of the roster take part: \
-                     leave the key out, or change the roster"
-                );
-                return Err(Fault::of("clients", why));
-            }
-            _ => (),
-        }
+        known.clients(all)?;
         let predicts = all.get("predict").and_then(|value| value.as_str());
         let steps = match predicts {
             Some("graph") => Self::usual().steps,

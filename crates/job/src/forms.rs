@@ -121,6 +121,28 @@ pub mod limit {
     }
 }
 
+/// `serde(with)`: a number above 0, or 0 for none.
+pub mod count {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    /// Writes it.
+    ///
+    /// # Errors
+    /// Those of the serializer.
+    pub fn serialize<S: Serializer>(count: &Option<usize>, s: S) -> Result<S::Ok, S::Error> {
+        s.serialize_u64(count.unwrap_or(0) as u64)
+    }
+
+    /// Reads it.
+    ///
+    /// # Errors
+    /// It is no whole number.
+    pub fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Option<usize>, D::Error> {
+        let count = usize::deserialize(d)?;
+        Ok(Some(count).filter(|count| *count > 0))
+    }
+}
+
 /// `serde(with)`: 32 bytes as 64 hexadecimal digits.
 pub mod hex {
     use serde::de::Error;

@@ -19,7 +19,7 @@ use serde_json::Value;
 
 use crate::Fields;
 
-pub use crate::forms::{automatic, flag, hex, limit, list, short, text};
+pub use crate::forms::{automatic, count, flag, hex, limit, list, short, text};
 
 /// Most bytes of a job file, and of an offer.
 pub const MAX_FILE: usize = 1 << 16;
@@ -90,6 +90,28 @@ impl Known<'_> {
             signed,
             clients: None,
             ask: None,
+        }
+    }
+
+    /// States the number of clients, which is that of the roster, under `clients`.
+    ///
+    /// # Errors
+    /// There is no roster and nobody states it, or it is not that of the roster.
+    pub fn clients(self, all: &mut Entries) -> Result<(), Fault> {
+        let key = "clients";
+        match (all.get(key), self.clients) {
+            (None, None) => Err(Fault::of(key, "is missing")),
+            (None, Some(clients)) => {
+                all.insert(key.to_owned(), clients.into());
+                Ok(())
+            }
+            (Some(stated), Some(clients)) if stated.as_u64() != Some(clients as u64) => {
+                let why = format!(
+                    "is {stated}, the roster has {clients}; leave the key out, or change the roster"
+                );
+                Err(Fault::of(key, why))
+            }
+            _ => Ok(()),
         }
     }
 

@@ -6,6 +6,8 @@
 //! noise on labels in `docs/spec/label-noise.md`.
 #![forbid(unsafe_code)]
 
+mod application;
+mod classes;
 mod client;
 pub mod codes;
 pub mod distances;
@@ -13,6 +15,7 @@ pub mod graph;
 pub mod influence;
 pub mod input;
 mod iterate;
+mod job;
 pub mod label_noise;
 pub mod labels;
 mod messages;
@@ -29,12 +32,15 @@ mod terms;
 mod tie;
 mod transfers;
 
+pub use application::{Client, Ended, Gained, Server};
+pub use classes::renumber;
 pub use client::{Input, Outcome, Rows, client};
 pub use codes::{Codes, Together};
 pub use distances::Distances;
 pub use graph::Graph;
 pub use influence::Influence;
 pub use input::{Features, InputError, Labelling};
+pub use job::Job;
 pub use label_noise::LabelNoise;
 pub use labels::Labels;
 pub use messages::rows_warning;
@@ -42,7 +48,7 @@ pub use params::{Params, Variant};
 pub use scaling::Scale;
 pub use scores::Scores;
 pub use server::{Report, server};
-pub use terms::{PeerRows, PropagationTerms};
+pub use terms::{PeerRows, PropagationTerms, Terms};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -184,32 +184,8 @@ impl Params {
 
     /// The fields of label propagation in a job.
     pub fn fields(&self) -> Fields {
-        let Self {
-            bits,
-            neighbours,
-            alpha,
-            variant,
-            backend,
-            phe,
-            min_clients,
-            trust,
-            suite,
-            job: _,
-        } = self;
-        Fields::from([
-            ("bits", (*bits).into()),
-            ("neighbours", (*neighbours).into()),
-            ("alpha", (*alpha).into()),
-            ("variant", variant.to_string().into()),
-            ("backend", backend.to_string().into()),
-            ("key_bits", phe.key_bits().into()),
-            ("min_clients", (*min_clients).into()),
-            (
-                "malicious_server",
-                (*trust == Trust::MaliciousServer).into(),
-            ),
-            ("suite", suite.to_string().into()),
-        ])
+        let entries = settle::entries(self).into_iter();
+        entries.map(|(key, value)| (key, value.into())).collect()
     }
 
     /// The digest by which the parties of label propagation compare their parameters: that of the

@@ -5,8 +5,10 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 use undertone_hamming::Backend;
+use undertone_job::terms::Insist;
 use undertone_job::{Fault, settle};
 
+use crate::job::Job;
 use crate::params::{MAX_ALPHA, Params};
 
 /// Most rows that another client may bring.
@@ -60,7 +62,7 @@ impl FromStr for PeerRows {
     }
 }
 
-/// What a client agrees to in label propagation.
+/// What a client agrees to of codes, graphs and backends.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PropagationTerms {
     /// Most bits of a code. Longer codes give the server more precise distances.
@@ -153,9 +155,96 @@ impl PropagationTerms {
     }
 }
 
+/// What a client agrees to in label propagation, whatever the server asks for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Terms {
+    /// Fewest clients with which a job may go on.
+    pub min_clients: usize,
+    /// Whether sums must withstand a server that cheats: if all clients of the roster have keys
+    /// (`"signed"`), always or never.
+    pub malicious_server: Insist,
+    /// Whether jobs may standardise features. They tell every client the mean and the deviation of
+    /// each feature over all clients.
+    pub standardise: bool,
+    /// Codes, the graph and backends.
+    #[serde(flatten)]
+    pub propagation: PropagationTerms,
+}
+
+impl Default for Terms {
+    fn default() -> Self {
+        Self {
+            min_clients: 3,
+            malicious_server: Insist::Signed,
+            standardise: true,
+            propagation: PropagationTerms::default(),
+        }
+    }
+}
+
+impl undertone_job::Terms<Job> for Terms {
+    fn anything() -> Self {
+        Self {
+            min_clients: 0,
+            malicious_server: Insist::Never,
+            standardise: true,
+            propagation: PropagationTerms::anything(),
+        }
+    }
+
+    fn min_clients(&self) -> usize {
+        self.min_clients
+    }
+
+    fn malicious_server(&self) -> Insist {
+        self.malicious_server
+    }
+
+    fn check(&self, job: &Job) -> Result<(), Fault> {
+        if job.standardise && !self.standardise {
+            let why = "the job tells every client means and deviations over all clients' features";
+            return Err(Fault::of("standardise", why));
+        }
+        self.propagation.check(&job.params)
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use undertone_job::terms::meets;
+    use undertone_sum::Trust;
+
     use super::*;
+
+    #[test]
+    fn each_term_of_a_job_is_asked_for() {
+        let refused = |terms: &Terms, change: fn(&mut Job), key: &str| {
+            let mut job = Job::default();
+            change(&mut job);
+            let fault = meets(terms, &job, true).unwrap_err();
+            assert_eq!(fault.key, key, "{fault}");
+            let anything = <Terms as undertone_job::Terms<Job>>::anything();
+            assert_eq!(meets(&anything, &job, true), Ok(()));
+        };
+        let usual = Terms::default();
+        assert_eq!(meets(&usual, &Job::default(), false), Ok(()));
+        refused(&usual, |job| job.params.min_clients = 2, "min_clients");
+        refused(&usual, |job| job.params.bits = 65535, "max_bits");
+        refused(&usual, |_| (), "malicious_server");
+        let job = Job {
+            params: Params {
+                trust: Trust::MaliciousServer,
+                ..Params::default()
+            },
+            ..Job::default()
+        };
+        assert_eq!(meets(&usual, &job, true), Ok(()));
+        let alone = Terms {
+            standardise: false,
+            ..usual
+        };
+        refused(&alone, |job| job.standardise = true, "standardise");
+    }
 
     #[test]
     fn each_term_is_asked_for() {

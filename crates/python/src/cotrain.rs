@@ -10,7 +10,7 @@ use undertone::cotrain::{
     self, Client, Data, Exchange, Inputs, Labels, Learner, LearnerError, Public, Report, Rows,
     Server, Simulation, State, Step, Terms,
 };
-use undertone::job::{Agreed, Application as _, Record, SessionContext, Terms as _, terms};
+use undertone::job::{Agreed, Application as _, Record, SessionContext, Terms as _};
 use undertone::party::{Network, PartyId, SessionId};
 
 use crate::arrays::{self, contiguous, matrix};
@@ -292,7 +292,7 @@ impl CotrainClient {
             public: shared,
         };
         inputs.check(&job).map_err(value)?;
-        let terms = terms::terms(terms.0).map_err(value)?;
+        let terms = terms.terms()?;
         Ok(Self {
             client: Mutex::new(Agreed::new(Client::of(terms, inputs), record.clone())),
             job,

@@ -215,7 +215,7 @@ pub(crate) fn fedgraph_client(
     pool::ready()?;
     let (job, session) = (rules.job::<Job>()?, SessionId(session));
     let me = options::client(index, job.clients)?;
-    let terms: Terms = terms::terms(terms.0).map_err(value)?;
+    let terms: Terms = terms.terms()?;
     terms::holds(&terms, &job, credentials.is_some()).map_err(declined)?;
     let record = record::given(record)?;
     if rows.is_none() && record.folder().is_some() {

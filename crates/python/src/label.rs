@@ -6,20 +6,21 @@ use numpy::ndarray::Array2;
 use numpy::{IntoPyArray, PyArray1, PyArray2};
 use pyo3::prelude::*;
 use undertone::data::parts;
+use undertone::job::{Agreed, Application as _, SessionContext};
 use undertone::kdf::Seed;
-use undertone::label::{self as protocol, Input, LabelNoise, Labelling, Outcome, Report, Rows};
+use undertone::label::{Client, Ended, Gained, Job, LabelNoise, Outcome, Report, Server};
 use undertone::party::{PartyId, SessionId};
 use undertone::simulate::{Simulation, standardise};
 
 use crate::arrays;
 use crate::costs::{Spent, spent};
-use crate::errors::{self, misuse, numbers, simulation, value};
+use crate::errors::{self, declined, misuse, numbers, simulation, unwilling, value};
 use crate::interrupt;
-use crate::options::{self, Keys, LabelRules};
+use crate::options::{self, Keys};
 use crate::party::PyParty;
 use crate::pool;
 use crate::record::{self, PyRecord};
-use crate::table::{self, Stated};
+use crate::table::{self, Stated as Named};
 
 /// Labels int64 of shape [n], confidences float64 of shape [n], and scores float64 of shape
 /// [unlabelled rows, classes].
@@ -83,25 +84,25 @@ fn learned<'py>(py: Python<'py>, report: &Report) -> Learned<'py> {
 /// classes. `columns` are the names of each client's features, or empty.
 #[pyfunction]
 #[pyo3(signature = (
-    rules, features, labels, columns, classes, label_epsilon, scale, seed, progress
+    rules, features, labels, columns, classes, label_epsilon, seed, progress
 ))]
 #[allow(clippy::too_many_arguments)]
 #[allow(clippy::type_complexity)]
 pub(crate) fn label<'py>(
     py: Python<'py>,
-    rules: LabelRules,
+    rules: options::Stated,
     features: Vec<Bound<'py, PyAny>>,
     labels: Vec<Bound<'py, PyAny>>,
     columns: Vec<Vec<String>>,
-    classes: Option<Stated>,
+    classes: Option<Named>,
     label_epsilon: Option<f64>,
-    scale: bool,
     seed: Option<[u8; 32]>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<(Vec<Labelled<'py>>, Learned<'py>, Spent, Vec<String>)> {
     pool::ready()?;
-    let params = rules.params()?;
-    let classes = classes.map(Stated::classes).transpose()?;
+    let job = rules.job::<Job>()?;
+    let params = job.params;
+    let classes = classes.map(Named::classes).transpose()?;
     let mut parts = Vec::with_capacity(features.len());
     let brought = features.iter().zip(&labels).zip(columns).enumerate();
     for (client, ((features, labels), columns)) in brought {
@@ -119,7 +120,7 @@ pub(crate) fn label<'py>(
     let seed = options::seed(seed)?;
     let run = interrupt::run(py, progress, |tell| {
         let mut spent_before = Vec::new();
-        if scale {
+        if job.standardise {
             let seed = Seed::derive(&seed, SessionId([0; 32]), "scaling", &[]);
             spent_before = standardise(params, &mut clients, seed).map_err(simulation)?;
         }
@@ -150,61 +151,62 @@ pub(crate) fn label<'py>(
     Ok((all, learned, spent(&run.ledgers), classes.names))
 }
 
-fn noisy(
-    noise: Option<(f64, Seed)>,
-    rows: &Rows,
-    labelling: &Labelling,
-) -> PyResult<Option<Labelling>> {
-    let Some((epsilon, secret)) = noise else {
-        return Ok(None);
-    };
-    let noise = LabelNoise::new(epsilon, secret).map_err(value)?;
-    noise.apply(rows, labelling).map(Some).map_err(value)
+/// Refuses jobs of two sessions: a party is of one.
+fn one_session(job: &Job) -> PyResult<()> {
+    if job.standardise {
+        return Err(value(
+            "standardise takes a session of its own; bring features to one scale before, or join \
+             a job on a network",
+        ));
+    }
+    Ok(())
 }
 
 /// The client `index` of label propagation.
 #[pyfunction]
-#[pyo3(signature = (
-    rules, session, index, clients, features, labels, classes, credentials, noise, max_peer_rows,
-    record, seed
-))]
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn label_client(
-    rules: LabelRules,
+    rules: options::Stated,
+    terms: options::Stated,
     session: [u8; 32],
     index: usize,
     clients: usize,
     features: &Bound<'_, PyAny>,
     labels: &Bound<'_, PyAny>,
-    classes: Stated,
+    classes: Named,
     credentials: Option<Keys>,
     noise: Option<(f64, [u8; 32])>,
-    max_peer_rows: Option<usize>,
     record: Option<&Bound<'_, PyRecord>>,
     seed: Option<[u8; 32]>,
 ) -> PyResult<PyParty> {
     pool::ready()?;
     let (me, session) = (options::client(index, clients)?, SessionId(session));
-    let params = rules.params()?;
-    let rows = arrays::rows(features, params.bits)?;
+    let job = rules.job::<Job>()?;
+    one_session(&job)?;
+    let rows = arrays::rows(features, job.params.bits)?;
     let own = table::labelling(&rows, labels, classes)?;
     let record = record::given(record)?;
     let noise = noise.map(|(epsilon, secret)| (epsilon, Seed::from_bytes(secret)));
     let secret = noise.as_ref().map(|(_, secret)| secret);
     record::bring(&record, rows.digests(), secret)?;
     record::know(&record, credentials.as_ref());
-    let noisy = noisy(noise, &rows, &own)?;
-    let credentials = credentials.map(|keys| keys.credentials(me)).transpose()?;
-    let brought = noisy.unwrap_or_else(|| own.clone());
-    let input = Input {
-        credentials,
-        max_peer_rows,
-        ..Input::new(rows, brought, record.clone())
+    let mut client = Client::new(terms.terms()?, rows, own);
+    if let Some((epsilon, secret)) = noise {
+        client = client.with_label_noise(LabelNoise::new(epsilon, secret).map_err(value)?);
+    }
+    let mut client = Agreed::new(client, record.clone());
+    client
+        .agree_to(job, credentials.is_some())
+        .map_err(declined)?;
+    let at = SessionContext {
+        credentials: credentials.map(|keys| keys.credentials(me)).transpose()?,
+        ..SessionContext::new(session, me, options::seed(seed)?)
     };
-    let seed = options::seed(seed)?;
-    let party = protocol::client(me, session, params, input, seed).map_err(misuse)?;
-    let convert = move |py: Python<'_>, mut outcome: Outcome| {
-        outcome.labels.restore(&own);
+    let party = client.client(at).map_err(unwilling)?;
+    let convert = move |py: Python<'_>, gained: Gained| {
+        let outcome = gained
+            .outcome()
+            .ok_or_else(|| value("a session without labels"))?;
         Ok(labelled(py, outcome)?
             .into_pyobject(py)?
             .into_any()
@@ -218,17 +220,20 @@ pub(crate) fn label_client(
 #[pyfunction]
 #[pyo3(signature = (rules, session, clients, seed))]
 pub(crate) fn label_server(
-    rules: LabelRules,
+    rules: options::Stated,
     session: [u8; 32],
     clients: usize,
     seed: Option<[u8; 32]>,
 ) -> PyResult<PyParty> {
     pool::ready()?;
     let (ids, session) = (options::all(clients)?, SessionId(session));
-    let seed = options::seed(seed)?;
-    let party = protocol::server(session, rules.params()?, ids, seed).map_err(misuse)?;
-    let convert = |py: Python<'_>, report: Report| {
-        Ok(learned(py, &report).into_pyobject(py)?.into_any().unbind())
+    let job = rules.job::<Job>()?;
+    one_session(&job)?;
+    let at = SessionContext::new(session, PartyId::SERVER, options::seed(seed)?);
+    let party = Server::new(job).server(at, ids).map_err(misuse)?;
+    let convert = |py: Python<'_>, ended: Ended| match ended {
+        Ended::Labelled(report) => Ok(learned(py, &report).into_pyobject(py)?.into_any().unbind()),
+        _ => Err(value("a session without labels")),
     };
     let place = (PartyId::SERVER, session);
     Ok(PyParty::new(place, party, Arc::new(convert)))

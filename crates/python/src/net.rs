@@ -10,24 +10,20 @@ use pyo3::types::PyDict;
 use undertone::arrays::{Arrays, Values};
 use undertone::data::parts::ClassTable;
 use undertone::job::record::{Record, default_folder};
+use undertone::job::{Agreed, Participant};
 use undertone::kdf::Seed;
-use undertone::label::LabelNoise;
-use undertone::label::{PeerRows, PropagationTerms};
-use undertone::node::Participant;
+use undertone::label::{self, LabelNoise};
 use undertone::node::client::{self, Config, JoinError, Joined};
-use undertone::node::label::{Owner, Terms};
-use undertone::node::sum::Contributor;
-use undertone::rounds;
-use undertone::rounds::{Contribution, Mean, Round, Source};
+use undertone::rounds::{self, Contribution, Mean, Round, Source};
 
 use crate::arrays::{self, contiguous};
 use crate::costs::{Cost, costs};
 use crate::errors::{self, AbortedError, UndertoneError, value};
 use crate::home::{Caller, Home, Leaves};
-use crate::options;
+use crate::options::Stated;
 use crate::pool::{self, Ready};
 use crate::record::{self, PyRecord};
-use crate::table::{self, Stated};
+use crate::table::{self, Stated as Named};
 
 /// How a client reaches its server.
 #[derive(FromPyObject)]
@@ -83,16 +79,16 @@ fn seconds(name: &str, seconds: f64) -> PyResult<Duration> {
 
 /// Takes part in a job, on a thread of its own. Signals of the process, and exceptions of the
 /// functions that it calls, end it. `make` makes the participant.
-fn join<P: Participant + Send>(
+fn join<P: Participant>(
     py: Python<'_>,
     (mut config, interrupt): (Config, Py<PyAny>),
     record: &Record,
     progress: Option<Py<PyAny>>,
     make: impl FnOnce(&Home) -> P,
-) -> PyResult<(P, Joined)> {
+) -> PyResult<(Agreed<P>, Joined)> {
     let caller = Caller::new(interrupt);
     let home = caller.home();
-    let mut participant = Ready(make(&home));
+    let mut participant = Ready(Agreed::new(make(&home), record.clone()));
     if let Some(progress) = progress {
         let progress = Arc::new(progress);
         config.observer = Some(Arc::new(move |phase| {
@@ -162,48 +158,6 @@ fn spent(joined: &Joined) -> Spent {
     )
 }
 
-/// What a client agrees to.
-#[derive(FromPyObject)]
-#[pyo3(from_item_all)]
-pub(crate) struct LabelTerms {
-    max_bits: usize,
-    max_neighbours: usize,
-    any_alpha: bool,
-    backends: Vec<String>,
-    min_clients: usize,
-    max_peer_rows: Option<String>,
-    standardise: bool,
-    semi_honest: bool,
-}
-
-impl LabelTerms {
-    fn terms(&self) -> PyResult<Terms> {
-        let usual = PropagationTerms::default();
-        let (min_alpha, max_alpha) = if self.any_alpha {
-            (f64::MIN, f64::MAX)
-        } else {
-            (usual.min_alpha, usual.max_alpha)
-        };
-        let backends = self.backends.iter().map(|name| options::backend(name));
-        Ok(Terms {
-            propagation: PropagationTerms {
-                max_bits: self.max_bits,
-                max_neighbours: self.max_neighbours,
-                min_alpha,
-                max_alpha,
-                backends: backends.collect::<PyResult<_>>()?,
-                max_peer_rows: match &self.max_peer_rows {
-                    None => PeerRows::Any,
-                    Some(rows) => rows.parse().map_err(value)?,
-                },
-            },
-            min_clients: self.min_clients,
-            standardise: self.standardise,
-            malicious_server: self.semi_honest.then_some(false),
-        })
-    }
-}
-
 /// Takes part in a job of label propagation. `columns` are the names of features, or empty. Returns
 /// labels, confidences, scores and costs.
 #[pyfunction]
@@ -212,17 +166,17 @@ impl LabelTerms {
 pub(crate) fn join_label(
     py: Python<'_>,
     link: Link,
-    terms: LabelTerms,
+    terms: Stated,
     features: &Bound<'_, PyAny>,
     labels: &Bound<'_, PyAny>,
     columns: Vec<String>,
     bits: Option<usize>,
-    classes: Option<Stated>,
+    classes: Option<Named>,
     noise: Option<(f64, [u8; 32])>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<(Py<PyAny>, Spent)> {
     let rows = arrays::rows(features, bits.unwrap_or(0))?;
-    let classes = classes.map(Stated::classes).transpose()?;
+    let classes = classes.map(Named::classes).transpose()?;
     let name = "this client".to_owned();
     let part = table::part(name, rows.clone(), labels, columns, classes.as_ref())?;
     let own = ClassTable {
@@ -235,7 +189,7 @@ pub(crate) fn join_label(
     let noise = noise.map(|(epsilon, secret)| (epsilon, Seed::from_bytes(secret)));
     let secret = noise.as_ref().map(|(_, secret)| secret);
     record::bring(&record, rows.digests(), secret)?;
-    let mut owner = Owner::new(rows, labelling, terms.terms()?, record.clone());
+    let mut client = label::Client::new(terms.terms()?, rows, labelling);
     match noise {
         Some(_) if classes.is_none() => {
             return Err(value(
@@ -245,13 +199,13 @@ pub(crate) fn join_label(
         }
         Some((epsilon, secret)) => {
             let noise = LabelNoise::new(epsilon, secret).map_err(value)?;
-            owner = owner.with_label_noise(noise);
+            client = client.with_label_noise(noise);
         }
-        None if classes.is_none() => owner = owner.with_classes_of_the_job(),
+        None if classes.is_none() => client = client.with_classes_of_the_job(),
         None => {}
     }
-    let (owner, joined) = join(py, (config, link.interrupt), &record, progress, |_| owner)?;
-    let outcome = owner.into_outcome();
+    let (client, joined) = join(py, (config, link.interrupt), &record, progress, |_| client)?;
+    let outcome = client.into_output().and_then(|gained| gained.outcome());
     let outcome = outcome.ok_or_else(|| AbortedError::new_err("the job ended without labels"))?;
     let labelled = crate::label::labelled(py, outcome)?;
     Ok((
@@ -344,32 +298,16 @@ impl Source for Functions {
 
 /// Takes part in a job of rounds of sums or means. Returns the last mean and the costs.
 #[pyfunction]
-#[pyo3(signature = (
-    link, contribute, mean, max_rounds, min_clients, max_bound, max_weight, groups, semi_honest,
-    progress
-))]
-#[allow(clippy::too_many_arguments)]
+#[pyo3(signature = (link, terms, contribute, mean, progress))]
 pub(crate) fn join_sum(
     py: Python<'_>,
     link: Link,
+    terms: Stated,
     contribute: Py<PyAny>,
     mean: Option<Py<PyAny>>,
-    max_rounds: u32,
-    min_clients: usize,
-    max_bound: f64,
-    max_weight: f64,
-    groups: Option<usize>,
-    semi_honest: bool,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<(Option<Py<PyAny>>, Spent)> {
-    let terms = rounds::Terms {
-        max_rounds,
-        min_clients,
-        max_bound,
-        max_weight,
-        groups,
-        malicious_server: semi_honest.then_some(false),
-    };
+    let terms = terms.terms()?;
     let last = Arc::default();
     let config = link.config(py)?;
     let record = link.record(&config)?;
@@ -380,7 +318,7 @@ pub(crate) fn join_sum(
             mean: mean.map(Arc::new),
             last: Arc::clone(&last),
         };
-        Contributor::new(functions, terms, record.clone())
+        rounds::Client::new(terms, functions)
     })?;
     let last = last.lock().unwrap_or_else(PoisonError::into_inner).take();
     let last = last.map(|mean| to_dict(py, &mean.arrays)).transpose()?;

@@ -7,15 +7,14 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyTuple};
 use serde_json::Value;
-use undertone::hamming::{Backend, Phe};
+use undertone::hamming::Backend;
 use undertone::job::record::{Peer, Peers};
 use undertone::job::settle::hex;
 use undertone::job::{Entries, Job, Known, Terms, entries, from_offer, offer, settle, terms};
 use undertone::kdf::Seed;
-use undertone::label::Params;
 use undertone::party::PartyId;
 use undertone::setup::identity::{Credentials, Identity, Pins};
-use undertone::{cotrain, fedgraph, pssl, train};
+use undertone::{cotrain, fedgraph, label, pssl, rounds, train};
 use zeroize::Zeroize;
 
 use crate::errors::{declined, value};
@@ -61,6 +60,11 @@ impl Stated {
     pub(crate) fn job<J: Job>(&self) -> PyResult<J> {
         settle(self.0.clone(), Known::new(false)).map_err(value)
     }
+
+    /// The terms of a client.
+    pub(crate) fn terms<J, T: Terms<J>>(self) -> PyResult<T> {
+        terms::terms(self.0).map_err(value)
+    }
 }
 
 /// What Python asks of the jobs of an application.
@@ -78,7 +82,7 @@ impl Jobs {
             offer: |rules| Ok(offer(&rules.job::<J>()?)),
             read: |offer| Ok(entries(&from_offer::<J>(offer).map_err(value)?)),
             check: |rules, terms, signed| {
-                let terms: T = terms::terms(terms.0).map_err(value)?;
+                let terms: T = terms.terms()?;
                 terms::holds(&terms, &rules.job::<J>()?, signed).map_err(declined)
             },
         }
@@ -88,7 +92,9 @@ impl Jobs {
         Ok(match application {
             cotrain::Job::NAME => Self::of::<cotrain::Job, cotrain::Terms>(),
             fedgraph::Job::NAME => Self::of::<fedgraph::Job, fedgraph::Terms>(),
+            label::Job::NAME => Self::of::<label::Job, label::Terms>(),
             pssl::Job::NAME => Self::of::<pssl::Job, pssl::Terms>(),
+            rounds::Job::NAME => Self::of::<rounds::Job, rounds::Terms>(),
             train::Job::NAME => Self::of::<train::Job, train::Terms>(),
             _ => return Err(value(format!("{application} is no application"))),
         })
@@ -223,50 +229,9 @@ impl Keys {
     }
 }
 
-/// The parameters of label propagation.
-#[derive(FromPyObject)]
-#[pyo3(from_item_all)]
-pub(crate) struct LabelRules {
-    bits: usize,
-    neighbours: usize,
-    alpha: f64,
-    variant: String,
-    backend: String,
-    min_clients: usize,
-    malicious_server: bool,
-    suite: String,
-}
-
-impl LabelRules {
-    pub(crate) fn params(&self) -> PyResult<Params> {
-        let params = Params {
-            bits: self.bits,
-            neighbours: self.neighbours,
-            alpha: self.alpha,
-            variant: self.variant.parse().map_err(value)?,
-            backend: backend(&self.backend)?,
-            phe: Phe::default(),
-            min_clients: self.min_clients,
-            trust: self.malicious_server.into(),
-            suite: self.suite.parse().map_err(value)?,
-            job: None,
-        };
-        params.check().map_err(value)?;
-        Ok(params)
-    }
-}
-
-pub(crate) fn backend(name: &str) -> PyResult<Backend> {
-    name.parse().map_err(value)
-}
-
-/// Adds the names of backends: the default one, all, and those that a client accepts by default.
+/// Adds the names of backends: the default one, and all.
 pub(crate) fn backends(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    let names = |backends: &[Backend]| {
-        let names = backends.iter().map(Backend::to_string);
-        PyTuple::new(module.py(), names.collect::<Vec<_>>())
-    };
     module.add("BACKEND", Backend::default().to_string())?;
-    module.add("BACKENDS", names(&Backend::ALL)?)?;
-    module.add("ACCEPTED", names(&Backend::accepted())?)
+    let names = PyTuple::new(module.py(), Backend::ALL.map(|backend| backend.to_string()))?;
+    module.add("BACKENDS", names)
 }

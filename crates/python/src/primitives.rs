@@ -7,8 +7,8 @@ use numpy::ndarray::Array2;
 use numpy::{IntoPyArray, PyArray2, PyReadonlyArray1, PyReadonlyArray3};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use undertone::hamming::Phe;
 use undertone::hamming::tiles::{Sink, Tile};
+use undertone::hamming::{Backend, Phe};
 use undertone::kdf::Seed;
 use undertone::kernel::mask::Suite;
 use undertone::label::{Codes, Rows};
@@ -69,7 +69,7 @@ pub(crate) fn distances<'py>(
     suite: &str,
     seed: Option<[u8; 32]>,
 ) -> PyResult<(Bound<'py, PyArray2<u16>>, Spent)> {
-    let backend = options::backend(backend)?;
+    let backend: Backend = backend.parse().map_err(value)?;
     if !(1..=backend.max_bits()).contains(&bits) {
         let range = backend.bits_range();
         return Err(value(format!("bits is {bits}; it must be {range}")));

@@ -6,7 +6,7 @@ use numpy::ndarray::Array2;
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyReadonlyArray2};
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
-use undertone::job::{Agreed, Application as _, SessionContext, terms};
+use undertone::job::{Agreed, Application as _, SessionContext};
 use undertone::party::{Network, PartyId, SessionId};
 use undertone::pssl::{Client, Data, Job, Outcome, Report, Server, simulation};
 
@@ -133,7 +133,7 @@ pub(crate) fn pssl_client(
     let digests = record::digests(contiguous(&rows)?, rows.as_array().ncols());
     record::bring(&record, digests, None)?;
     let data = Arc::new(data(features, labels)?);
-    let terms = terms::terms(terms.0).map_err(value)?;
+    let terms = terms.terms()?;
     let signed = credentials.is_some();
     let at = SessionContext {
         credentials: credentials.map(|keys| keys.credentials(me)).transpose()?,

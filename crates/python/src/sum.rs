@@ -9,7 +9,7 @@ use undertone::job::record::{Claims, Of, Place, Record, Values as KnownValues};
 use undertone::job::{Fields, context};
 use undertone::kdf::Seed;
 use undertone::party::{Abort, PartyId, SessionId};
-use undertone::rounds::check_groups;
+use undertone::rounds::Sampling;
 use undertone::setup::identity::Credentials;
 use undertone::sum::fixed::resolution::{self, Size, judge, least_weight};
 use undertone::sum::fixed::{Fixed, FixedError, WeightedMean};
@@ -230,7 +230,8 @@ impl SumRules {
                 self.clients, self.min_clients
             )));
         }
-        check_groups(self.groups).map_err(value)?;
+        let sampling = self.groups.map_or(Sampling::Free, Sampling::Groups);
+        sampling.check().map_err(value)?;
         let coder = if self.mean {
             Coder::Mean(
                 WeightedMean::new(self.bound, self.max_weight, self.clients).map_err(value)?,
@@ -334,7 +335,7 @@ pub(crate) fn word_bits(bound: f64, max_weight: Option<f64>, clients: usize) -> 
 /// The clients of each group, if `clients` clients form groups of `least` or more.
 #[pyfunction]
 pub(crate) fn groups(clients: usize, least: usize) -> PyResult<Vec<Vec<usize>>> {
-    check_groups(Some(least)).map_err(value)?;
+    Sampling::Groups(least).check().map_err(value)?;
     // No sum has more clients.
     options::all(clients)?;
     let groups = Groups::new(clients, least);

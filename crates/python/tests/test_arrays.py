@@ -102,12 +102,15 @@ def apart_codes(of: Callable[[Any], Any]) -> Any:
 
 
 def parties(of: Callable[[Any], Any]) -> Any:
-    rules: dict[str, Any] = {
-        "session": bytes(32), "clients": 3, "bits": 128, "min_clients": 3, "backend": "clear",
-    }
-    server = undertone.LabelServer(**rules, seed=7)
+    job, terms = undertone.LabelJob(bits=128, backend="clear"), undertone.LabelTerms(
+        backends=("clear",)
+    )
+    rules: dict[str, Any] = {"session": bytes(32), "clients": 3}
+    server = undertone.LabelServer(job, **rules, seed=7)
     clients = [
-        undertone.LabelClient(index, of(one), KNOWN, classes=2, seed=index, **rules)
+        undertone.LabelClient(
+            index, of(one), KNOWN, job, classes=2, terms=terms, seed=index, **rules
+        )
         for index, one in enumerate(FEATURES)
     ]
     undertone.run(server, clients)

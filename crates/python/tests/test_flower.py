@@ -791,9 +791,10 @@ class Rows:
     def save(self, labels: undertone.Labels, context: Context) -> None:
         self.found[int(context.node_config["partition-id"])] = labels
 
-    def app(self, **terms: Any) -> ClientApp:
+    def app(self, **more: Any) -> ClientApp:
         app = ClientApp(mods=[secure(**RULES)])
-        app.query("undertone")(labelled(self.load, self.save, **{"record": SIMULATED, **terms}))
+        more = {"record": SIMULATED, **more}
+        app.query("undertone")(labelled(self.load, self.save, **more))
         return app
 
     def check(self, clients: list[int]) -> None:
@@ -809,7 +810,7 @@ def propagate(grid: FakeGrid, **options: Any) -> LabelRound:
 @pytest.mark.parametrize("backend", ["psm", "lwe"])
 def test_labels_by_replay(backend: str, tmp_path: Path) -> None:
     rows = Rows()
-    grid = FakeGrid(rows.app(backends=[backend]), 5, tmp_path)
+    grid = FakeGrid(rows.app(terms=undertone.LabelTerms(backends=(backend,))), 5, tmp_path)
     found = propagate(grid, backend=backend, bits=2048)
     # docs/python.md
     assert len(found.exchanges) == {"psm": 10, "lwe": 13}[backend]
@@ -934,7 +935,7 @@ def test_nodes_with_keys_label_three_times_with_the_same_others(
     pinned: dict[str, Any], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     rows, config = Rows(), on_disk(tmp_path, **pinned)
-    app = rows.app(malicious_server=True, record=None)
+    app = rows.app(record=None)
     rules: dict[str, Any] = {
         "malicious_server": True, "roster": pinned["undertone-roster"], "bits": 256
     }
@@ -958,7 +959,7 @@ def test_a_node_has_the_record_of_its_name_on_the_roster(
     for index in range(5):
         undertone.Record.new(f"c{index}", accept_volatile=True)
     config = {**pinned, "undertone-accept": "volatile-record", "undertone-journal": ""}
-    grid = FakeGrid(Rows().app(malicious_server=True, record=None), 5, tmp_path, config=config)
+    grid = FakeGrid(Rows().app(record=None), 5, tmp_path, config=config)
     propagate(grid, malicious_server=True, roster=pinned["undertone-roster"])
     for index in range(5):
         record = undertone.Record(f"c{index}", accept_volatile=True)
@@ -1080,7 +1081,7 @@ def test_labels_that_do_not_fit_stay_on_the_node(label_of_row: int, tmp_path: Pa
 
 def test_labels_by_replay_with_keys(pinned: dict[str, Any], tmp_path: Path) -> None:
     rows = Rows()
-    grid = FakeGrid(rows.app(malicious_server=True), 5, tmp_path, config=pinned)
+    grid = FakeGrid(rows.app(), 5, tmp_path, config=pinned)
     found = propagate(grid, malicious_server=True, roster=pinned["undertone-roster"])
     rows.check([0, 1, 2, 3, 4])
     assert not found.dropped

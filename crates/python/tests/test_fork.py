@@ -35,7 +35,7 @@ def distances():
 
 def noisy():
     return undertone.LabelClient(
-        0, rows[0], known[0], session=bytes(32), clients=3, classes=2, bits=256,
+        0, rows[0], known[0], undertone.LabelJob(bits=256), session=bytes(32), clients=3, classes=2,
         noise=(1.0, bytes(32)),
     ).phase
 

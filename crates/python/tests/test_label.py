@@ -81,10 +81,11 @@ def test_runs_that_others_computed(
 
 
 def parties(rows: Any, known: Any, **rules: Any) -> tuple[Any, list[Any]]:
-    common = {"session": undertone.session_id(None), "clients": len(rows), "bits": 512, **rules}
-    server = undertone.LabelServer(**common)
+    job = undertone.LabelJob(bits=512, **rules)
+    common: dict[str, Any] = {"session": undertone.session_id(None), "clients": len(rows)}
+    server = undertone.LabelServer(job, **common)
     clients = [
-        undertone.LabelClient(i, rows[i], known[i], classes=10, **common)
+        undertone.LabelClient(i, rows[i], known[i], job, classes=10, **common)
         for i in range(len(rows))
     ]
     return server, clients
@@ -148,7 +149,8 @@ def test_arguments_that_cannot_be(digits: Callable[..., Any]) -> None:
         undertone.label(rows, known, backend="none")
     wrong: list[tuple[dict[str, Any], type[Exception], str]] = [
         ({"neighbours": 1.5}, TypeError, "neighbours is 1.5; a whole number is needed"),
-        ({"bits": -1}, ValueError, "bits is -1; it must be 0 to"),
+        ({"bits": -1}, ValueError, "bits"),
+        ({"bits": 0}, ValueError, "bits is 0; it must be"),
         ({"alpha": "high"}, TypeError, "alpha is 'high'; a number is needed"),
         ({"malicious_server": 1}, TypeError, "malicious_server is 1; True or False"),
         ({"suite": None}, TypeError, "suite is None; a text is needed"),
@@ -159,7 +161,7 @@ def test_arguments_that_cannot_be(digits: Callable[..., Any]) -> None:
             undertone.label(rows, known, **options)
         if "label_epsilon" not in options:
             with pytest.raises(error, match=text):
-                undertone.LabelServer(session=bytes(32), clients=3, **options)
+                undertone.LabelJob(**options)
     with pytest.raises(ValueError, match=r"labels\[0\] has the label -2"):
         undertone.label(rows, [np.full_like(k, -2) for k in known], classes=3)
     with pytest.raises(ValueError, match="shape"):
@@ -213,12 +215,12 @@ def test_who_sends_too_many_rows_is_left() -> None:
     rng = np.random.default_rng(0)
     rows = [rng.normal(size=(40, 4)) for _ in range(3)]
     known = [np.arange(40) % 3 for _ in range(3)]
-    server, clients = parties(rows, known)
-    common: dict[str, Any] = {"session": bytes(32), "clients": 3, "bits": 512}
-    server = undertone.LabelServer(**common)
+    job, terms = undertone.LabelJob(bits=512), undertone.LabelTerms(max_peer_rows=10)
+    common: dict[str, Any] = {"session": bytes(32), "clients": 3}
+    server = undertone.LabelServer(job, **common)
     clients = [
         undertone.LabelClient(
-            i, rows[i], known[i], classes=10, max_peer_rows=10 if i == 0 else None, **common
+            i, rows[i], known[i], job, classes=10, terms=terms if i == 0 else None, **common
         )
         for i in range(3)
     ]

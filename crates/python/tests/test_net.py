@@ -160,12 +160,16 @@ def test_a_client_that_raises_leaves_and_a_client_that_declines_says_why(tmp_pat
         def contribute(*_: object) -> tuple[dict[str, Any], float]:
             raise ValueError("no data today")
 
-        return undertone.join_sum(server, keys, contribute=contribute, min_clients=4)
+        terms = undertone.SumTerms(min_clients=4)
+        return undertone.join_sum(server, keys, contribute=contribute, terms=terms)
 
     joined = network.all(join)
     network.kill()
     assert all(isinstance(one, undertone.RefusedError) for one in joined), joined
     assert "this client asks for 4" in str(joined[0])
+
+
+FREE = undertone.SumTerms(allow_free_sampling=True)
 
 
 def raised_by(network: Network, **functions: Any) -> list[Any]:
@@ -280,7 +284,7 @@ def test_an_exception_is_the_cause_with_its_traceback(tmp_path: Path) -> None:
 
         return deep_in_training if index == 2 else ones
 
-    joined = raised_by(network, contribute=contribute, allow_free_sampling=lambda _: True)
+    joined = raised_by(network, contribute=contribute, terms=lambda _: FREE)
     error = joined[2]
     assert isinstance(error, undertone.AbortedError), joined
     assert "the function contribute failed: KeyError: 'missing layer'" in str(error)
@@ -302,7 +306,7 @@ def test_an_exception_of_mean_is_the_cause(tmp_path: Path) -> None:
         return keep if index == 0 else lambda *_: None
 
     joined = raised_by(
-        network, contribute=lambda _: ones, mean=mean, allow_free_sampling=lambda _: True
+        network, contribute=lambda _: ones, mean=mean, terms=lambda _: FREE
     )
     assert isinstance(joined[0], undertone.AbortedError), joined
     assert isinstance(joined[0].__cause__, OSError)
@@ -477,20 +481,33 @@ def test_ctrl_c_ends_a_client_that_waits(tmp_path: Path) -> None:
     assert client.returncode == -signal.SIGINT and "KeyboardInterrupt" in errors, errors
 
 
-WRONG_TERMS: list[tuple[dict[str, Any], type[Exception], str]] = [
+WRONG_LINKS: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"retry": -1}, ValueError, "retry is -1; it must be a number of seconds"),
     ({"patience": float("nan")}, ValueError, "patience is nan"),
     ({"retry": "long"}, TypeError, "retry is 'long'; a number is needed"),
+]
+
+
+@pytest.mark.parametrize(("link", "error", "text"), WRONG_LINKS)
+def test_links_that_cannot_be(link: dict[str, Any], error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=text):
+        undertone.join_sum("localhost:1", "/nonexistent", contribute=ones, **link)
+
+
+WRONG_TERMS: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"min_clients": 3.0}, TypeError, "min_clients is 3.0; a whole number is needed"),
-    ({"max_rounds": -1}, ValueError, "max_rounds is -1; it must be 0 to"),
-    ({"semi_honest": "no"}, TypeError, "semi_honest is 'no'; True or False"),
+    ({"allow_free_sampling": "no"}, TypeError, "allow_free_sampling is 'no'; True or False"),
+    ({"max_bound": -1.0}, ValueError, "max_bound"),
+    ({"malicious_server": "maybe"}, ValueError, "malicious_server"),
 ]
 
 
 @pytest.mark.parametrize(("terms", "error", "text"), WRONG_TERMS)
 def test_terms_that_cannot_be(terms: dict[str, Any], error: type[Exception], text: str) -> None:
     with pytest.raises(error, match=text):
-        undertone.join_sum("localhost:1", "/nonexistent", contribute=ones, **terms)
+        undertone.join_sum(
+            "localhost:1", "/nonexistent", contribute=ones, terms=undertone.SumTerms(**terms)
+        )
 
 
 def test_nobody_there() -> None:

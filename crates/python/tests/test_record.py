@@ -38,12 +38,13 @@ def label(members: list[int], records: Callable[[int], Record | None], **more: A
     """A session of these clients, numbered as the server likes. They know each other's keys."""
     public = [undertone.public_key(keys[one]) for one in members]
     common: dict[str, Any] = {
-        "session": undertone.session_id(None), "clients": len(members), "bits": 128, **more
+        "session": undertone.session_id(None), "clients": len(members)
     }
-    server = undertone.LabelServer(**common)
+    job = undertone.LabelJob(**{"bits": 128, "malicious_server": True, **more})
+    server = undertone.LabelServer(job, **common)
     clients = [
         undertone.LabelClient(
-            place, rows[one], known[one], classes=2, record=records(one), key=keys[one],
+            place, rows[one], known[one], job, classes=2, record=records(one), key=keys[one],
             public_keys=public, **common,
         )
         for place, one in enumerate(members)
@@ -144,13 +145,13 @@ def test_labels_of_other_clients_and_more_sessions(records: Callable[[int], Reco
 
 
 def test_without_keys_the_first_labels_are_the_last(records: Callable[[int], Record]) -> None:
-    plain: dict[str, Any] = {"clients": 3, "bits": 128}
+    job = undertone.LabelJob(bits=128)
 
     def session() -> None:
-        common = {"session": undertone.session_id(None), **plain}
-        server = undertone.LabelServer(**common)
+        common: dict[str, Any] = {"session": undertone.session_id(None), "clients": 3}
+        server = undertone.LabelServer(job, **common)
         clients = [
-            undertone.LabelClient(i, rows[i], known[i], classes=2, record=records(i), **common)
+            undertone.LabelClient(i, rows[i], known[i], job, classes=2, record=records(i), **common)
             for i in range(3)
         ]
         undertone.run(server, clients)
@@ -349,7 +350,7 @@ def test_pairs_graphs_and_votes_are_given_once(
 def test_noise_is_drawn_from_one_secret(records: Callable[[int], Record]) -> None:
     def client(secret: bytes) -> None:
         undertone.LabelClient(
-            0, rows[0], known[0], session=bytes(32), clients=3, classes=2, bits=128,
+            0, rows[0], known[0], session=bytes(32), clients=3, classes=2,
             noise=(1.0, secret), record=records(0),
         )
 

@@ -109,11 +109,13 @@ def test_clients_need_the_same_columns_in_the_same_order() -> None:
 
 
 def test_a_client_takes_labels_under_the_classes_of_the_job() -> None:
-    rules: dict[str, Any] = {"session": undertone.session_id(None), "clients": 3, "bits": 256}
-    server = undertone.LabelServer(**rules)
+    job = undertone.LabelJob(bits=256)
+    rules: dict[str, Any] = {"session": undertone.session_id(None), "clients": 3}
+    server = undertone.LabelServer(job, **rules)
     stated = ["cat", "dog", "emu"]
     clients = [
-        undertone.LabelClient(i, ROWS[i], texts(None), classes=stated, **rules) for i in range(3)
+        undertone.LabelClient(i, ROWS[i], texts(None), job, classes=stated, **rules)
+        for i in range(3)
     ]
     undertone.run(server, clients)
     found = clients[0].result()

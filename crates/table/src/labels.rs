@@ -216,43 +216,6 @@ pub fn from_numbers(
     })
 }
 
-/// Labels under another table of classes: class `i` is the one that `names[i]` names. `own` names
-/// the classes of `labels`; it is empty where they are numbers. Numbers count from 0 in the order
-/// of `names`. If one of the names is a number itself, they are names, too.
-///
-/// # Errors
-/// The first row with a label that `names` does not have, and a message.
-pub fn renumber(
-    labels: &[Option<u16>],
-    own: &[String],
-    names: &[String],
-) -> Result<Vec<Option<u16>>, (usize, String)> {
-    let place = |name: &str| names.iter().position(|other| other == name);
-    let are_names = !own.is_empty() || names.iter().any(|name| name.parse::<u16>().is_ok());
-    let class = |label: u16| match own.get(usize::from(label)) {
-        Some(name) => place(name),
-        None if are_names => place(&label.to_string()),
-        None => Some(usize::from(label)).filter(|class| *class < names.len()),
-    };
-    let shown = |label: u16| match own.get(usize::from(label)) {
-        Some(name) => name.clone(),
-        None => label.to_string(),
-    };
-    let renumbered = labels.iter().enumerate().map(|(row, label)| {
-        let Some(label) = *label else { return Ok(None) };
-        let class = class(label).ok_or_else(|| {
-            let what = format!(
-                "has the label {}, which is not among the classes {}",
-                quoted(&shown(label)),
-                names.join(", ")
-            );
-            (row, what)
-        })?;
-        Ok(u16::try_from(class).ok())
-    });
-    renumbered.collect()
-}
-
 /// The fields that are not labels.
 struct Found {
     unknown: Option<(usize, String)>,

@@ -6,7 +6,6 @@
 //! | [`classes`] | how classes are numbered |
 //! | [`parts`] | whether the data of several clients fit together |
 //! | [`scale`] | whether features are on one scale |
-//! | [`arrays`] | named arrays of floating-point numbers |
 //!
 //! With the feature `files`, [`load`] reads data sets:
 //!
@@ -36,7 +35,6 @@
 //! label is empty, -1, or one of these, in any case: `NA`, `N/A`, `#N/A`, `#NA`, `<NA>`, `NaN`,
 //! `null`, `None`, `nil`, `?`, `-`, `.`. A class that is stated is a class, whatever its name.
 
-pub mod arrays;
 pub mod classes;
 #[cfg(feature = "files")]
 mod formats;
@@ -59,11 +57,11 @@ use std::path::Path;
 
 #[cfg(feature = "files")]
 use undertone_label::Features;
-use undertone_label::{InputError, Labelling, Rows};
-
+use undertone_label::{InputError, Labelling, Rows, renumber};
 #[cfg(feature = "files")]
-use arrays::Arrays;
-use arrays::ArraysError;
+use undertone_rounds::arrays::Arrays;
+use undertone_rounds::arrays::ArraysError;
+
 pub use classes::Classes;
 
 /// The kind of rows that a file must hold.
@@ -405,9 +403,15 @@ impl Dataset {
     /// # Errors
     /// A message with a label that is not among `names`, and its place.
     pub fn rename(&mut self, names: &[String]) -> Result<(), String> {
-        let renumbered = labels::renumber(&self.labels, &self.class_names, names);
-        self.labels =
-            renumbered.map_err(|(row, error)| format!("{} {error}", self.origin.label(row)))?;
+        let renumbered = renumber(&self.labels, &self.class_names, names);
+        self.labels = renumbered.map_err(|(row, label)| {
+            format!(
+                "{} has the label {}, which is not among the classes {}",
+                self.origin.label(row),
+                labels::quoted(&label),
+                names.join(", ")
+            )
+        })?;
         self.class_names = names.to_vec();
         Ok(())
     }

@@ -18,7 +18,7 @@ pub const MAX_PARAMETERS: usize = 1 << 28;
 /// Longest name of a model, in bytes.
 const MAX_NAME: usize = 256;
 
-pub use undertone_sum::MIN_GROUP;
+pub use undertone_sum::{MIN_GROUP, Sampling};
 
 /// Where the labels of unlabelled rows come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,51 +58,6 @@ impl FromStr for PseudoLabels {
         all.find(|(_, other)| *other == name)
             .map(|(source, _)| *source)
             .ok_or_else(|| format!("unknown arm {name}; there are labels, network, local and xclp"))
-    }
-}
-
-/// The clients of a round.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "SamplingKeys", into = "SamplingKeys")]
-pub enum Sampling {
-    /// Whole groups. All clients are dealt into fixed groups of at least this many clients when the
-    /// job begins. Over all rounds nobody learns more than sums over groups.
-    Groups(usize),
-    /// Any clients, as published. Over many rounds the sums reveal every client's updates.
-    Free,
-}
-
-/// The keys of [`Sampling`].
-#[derive(Serialize, Deserialize)]
-struct SamplingKeys {
-    /// Fewest clients of a fixed group: 5 or more. A round takes whole groups, so that many rounds
-    /// reveal sums over groups only.
-    groups: usize,
-    /// Whether the clients of a round are drawn freely, as published, and not in groups. Over many
-    /// rounds the server can then compute every client's updates.
-    free_sampling: bool,
-}
-
-impl From<SamplingKeys> for Sampling {
-    fn from(keys: SamplingKeys) -> Self {
-        if keys.free_sampling {
-            Self::Free
-        } else {
-            Self::Groups(keys.groups)
-        }
-    }
-}
-
-impl From<Sampling> for SamplingKeys {
-    fn from(sampling: Sampling) -> Self {
-        let (groups, free_sampling) = match sampling {
-            Sampling::Groups(least) => (least, false),
-            Sampling::Free => (MIN_GROUP, true),
-        };
-        Self {
-            groups,
-            free_sampling,
-        }
     }
 }
 

@@ -4,8 +4,9 @@ use serde::{Deserialize, Serialize};
 use undertone_job::Fault;
 use undertone_job::terms::{self, Insist};
 use undertone_label::PropagationTerms;
+use undertone_sum::SamplingTerms;
 
-use crate::job::{Job, MIN_GROUP, PseudoLabels, Sampling};
+use crate::job::{Job, PseudoLabels};
 
 /// What a client agrees to in training, whatever the server asks for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -15,11 +16,9 @@ pub struct Terms {
     /// Whether sums must withstand a server that cheats: if all clients of the roster have keys
     /// (`"signed"`), always or never.
     pub malicious_server: Insist,
-    /// Fewest clients of a fixed group.
-    pub groups_at_least: usize,
-    /// Whether jobs may draw clients freely. Over many rounds the server can then compute this
-    /// client's updates.
-    pub allow_free_sampling: bool,
+    /// Groups of clients.
+    #[serde(flatten)]
+    pub sampling: SamplingTerms,
     /// Most rounds. Every round shows the server more of the embeddings.
     pub max_rounds: u32,
     /// Most passes over the rows in one round: time that the server makes this client spend.
@@ -34,8 +33,7 @@ impl Default for Terms {
         Self {
             min_clients: 3,
             malicious_server: Insist::Signed,
-            groups_at_least: MIN_GROUP,
-            allow_free_sampling: false,
+            sampling: SamplingTerms::default(),
             max_rounds: 1000,
             max_epochs: 100,
             propagation: PropagationTerms::default(),
@@ -48,8 +46,7 @@ impl undertone_job::Terms<Job> for Terms {
         Self {
             min_clients: 0,
             malicious_server: Insist::Never,
-            groups_at_least: 0,
-            allow_free_sampling: true,
+            sampling: SamplingTerms::anything(),
             max_rounds: u32::MAX,
             max_epochs: u32::MAX,
             propagation: PropagationTerms::anything(),
@@ -65,24 +62,7 @@ impl undertone_job::Terms<Job> for Terms {
     }
 
     fn check(&self, job: &Job) -> Result<(), Fault> {
-        match job.sampling {
-            Sampling::Free if !self.allow_free_sampling => {
-                let why = "the job draws clients freely: over many rounds the server could compute \
-                           this client's updates";
-                return Err(Fault::of("allow_free_sampling", why));
-            }
-            // Who allows free sampling allows groups of any size.
-            Sampling::Groups(least)
-                if least < self.groups_at_least && !self.allow_free_sampling =>
-            {
-                let why = format!(
-                    "the job has groups of {least} clients, this client asks for {}",
-                    self.groups_at_least
-                );
-                return Err(Fault::of("groups_at_least", why));
-            }
-            _ => (),
-        }
+        self.sampling.check(job.sampling, "updates")?;
         terms::rounds(job.last(), self.max_rounds, "rounds")?;
         if job.epochs > self.max_epochs {
             let why = format!(
@@ -102,6 +82,7 @@ impl undertone_job::Terms<Job> for Terms {
 mod tests {
     use undertone_job::settle;
     use undertone_job::terms::meets;
+    use undertone_sum::Sampling;
 
     use super::*;
 

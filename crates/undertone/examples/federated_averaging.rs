@@ -17,10 +17,10 @@ use undertone::job::Record;
 use undertone::label::{Features, Rows};
 use undertone::node::keys::{Trial, trial};
 use undertone::node::server::{self, Server};
-use undertone::node::sum::{self, Job, Sum, Terms};
-use undertone::node::{Certificate, JoinError, client};
+use undertone::node::{Certificate, JoinError, Served, client, member};
+use undertone::rounds::{Job, Sampling, Server as Sums, Terms};
 use undertone::setup::identity::Identity;
-use undertone::sum::Trust;
+use undertone::sum::{SamplingTerms, Trust};
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
@@ -114,10 +114,13 @@ async fn take_part(
     let mut model = Model::new(examples.features.dim());
     // All clients are in this process. Elsewhere: Record::open.
     let terms = Terms {
-        groups: None, // see the job
+        sampling: SamplingTerms {
+            allow_free_sampling: true, // see the job
+            ..SamplingTerms::default()
+        },
         ..Terms::default()
     };
-    let mut member = sum::join(config, terms, Record::simulated());
+    let mut member = member::join(config, terms, Record::simulated());
     while let Some(round) = member.next_round().await? {
         if leaves(round.number) {
             return member.leave().await;
@@ -195,11 +198,11 @@ fn main() -> Result<(), Failure> {
 
     // The server. Here it tests the mean of each round and prints the result. Five clients would be
     // one group, and each round would need all of them. So any of them contribute. Over many rounds
-    // that tells everybody their weights: with ten clients or more leave `groups` out, on both
+    // that tells everybody their weights: with ten clients or more leave `sampling` out, on both
     // sides.
     let job = Job {
         rounds: ROUNDS,
-        groups: None,
+        sampling: Sampling::Free,
         max_weight: 10_000.0,
         clients: CLIENTS,
         trust: Trust::MaliciousServer,
@@ -207,7 +210,7 @@ fn main() -> Result<(), Failure> {
     };
     let accuracy = Arc::new(Mutex::new(0.0));
     let last = Arc::clone(&accuracy);
-    let application = Sum::new(job).on_mean(move |mean| {
+    let application = Sums::new(job).on_mean(move |mean| {
         let model = Model(mean.arrays.to_doubles().to_vec());
         let accuracy = model.accuracy(&test);
         println!(
@@ -232,7 +235,7 @@ fn main() -> Result<(), Failure> {
     let server = runtime.block_on(Server::bind(
         ([127, 0, 0, 1], 0).into(),
         server,
-        application,
+        Served::new(application),
     ))?;
     let (address, watch) = (server.address(), server.watch());
     let server = runtime.spawn(server.run(std::future::pending(), |report| {

@@ -109,7 +109,6 @@ pub mod docs;
 pub mod node;
 pub mod phases;
 pub mod replay;
-pub mod rounds;
 pub mod simulate;
 
 pub use undertone_cotrain as cotrain;
@@ -129,8 +128,9 @@ pub use undertone_ot as ot;
 pub use undertone_paillier as paillier;
 pub use undertone_party as party;
 pub use undertone_pssl as pssl;
+pub use undertone_rounds as rounds;
+pub use undertone_rounds::arrays;
 pub use undertone_setup as setup;
 pub use undertone_sum as sum;
 pub use undertone_table as data;
-pub use undertone_table::arrays;
 pub use undertone_train as train;

@@ -8,7 +8,7 @@ use undertone::cotrain::{self, Consensus, Noise, Votes};
 use undertone::fedgraph::{self, Clustering, Cut, Predict};
 use undertone::job::Job as _;
 use undertone::job::{self, Fields, Value};
-use undertone::label::{Params, Variant};
+use undertone::label::{self, Params, Variant};
 use undertone::party::SessionId;
 use undertone::pssl::{self, Reveal};
 use undertone::rounds;
@@ -112,13 +112,6 @@ pub fn files() -> Result<Vec<File>, Error> {
         ..Params::default()
     };
     let names = vec!["ash".to_owned(), "célèbre".to_owned(), String::new()];
-    let whole = |fields: Fields| {
-        fields.with([
-            ("classes", Value::Open),
-            ("class_names", Value::Open),
-            ("standardise", false.into()),
-        ])
-    };
     let named = propagation.fields().with([
         ("classes", 3u32.into()),
         ("class_names", names.into()),
@@ -128,7 +121,7 @@ pub fn files() -> Result<Vec<File>, Error> {
         bound: 0.1,
         rounds: 20,
         sample: Some(7),
-        groups: None,
+        sampling: rounds::Sampling::Free,
         clip: true,
         ..rounds::Job::default()
     };
@@ -178,7 +171,7 @@ pub fn files() -> Result<Vec<File>, Error> {
     };
     let cases = vec![
         case("label", &Params::default().fields(), b""),
-        case("label", &whole(Params::default().fields()), b""),
+        case("label", &label::Job::default().fields(), b""),
         case("label", &named, b""),
         case("sum", &rounds::Job::default().fields(), b"a layout"),
         case("sum", &sums.fields(), b""),

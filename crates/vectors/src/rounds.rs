@@ -10,7 +10,7 @@ use undertone::kernel::mask::append_bytes;
 use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Aborted, Network, PartyId};
 use undertone::rounds::{
-    CONTRIBUTION, Contribution, Job, Kept, Mean, MeanHeader, RESULT, ROUND, Report,
+    CONTRIBUTION, Contribution, Job, Kept, Mean, MeanHeader, RESULT, ROUND, Report, Sampling,
 };
 use undertone::simulate::SimulationError;
 use undertone::sum::Suite;
@@ -356,7 +356,7 @@ fn sessions() -> Result<Vec<File>, Error> {
         max_weight: 1000.0,
         min_clients: 2,
         clients: 3,
-        groups: None,
+        sampling: Sampling::Free,
         ..Job::default()
     };
     let case = |comment, job, away: &[usize], restarted| Case {

@@ -445,15 +445,11 @@ pub(super) async fn what_is_replayed_at_every_phase_counts_once<K: Kit>(kit: K) 
         identity: world.client(0).identity.unwrap(),
         pins: world.trial.roster.pins().clone(),
     };
-    let seat = Seat {
-        id: session,
-        me,
-        seed: Seed::from_bytes([1; 32]),
-        job: 1,
-        session: 0,
-        peers: None,
+    let at = SessionContext {
+        credentials: Some(credentials),
+        ..SessionContext::new(session, me, Seed::from_bytes([1; 32]))
     };
-    let party = kit.party(0, seat, Some(credentials));
+    let party = kit.party(0, at);
     let endpoint = Endpoint::new(me, session, Limits::default(), party);
     let links = Links::new(me, session, 1 << 20, Limits::default());
     let (events, inbox) = std::sync::mpsc::channel();

@@ -18,7 +18,9 @@ use tokio::task::JoinHandle;
 use tokio_stream::wrappers::UnboundedReceiverStream;
 use tonic::Streaming;
 use undertone::hamming::Backend;
+use undertone::job::SessionContext;
 use undertone::kdf::Seed;
+use undertone::node::Certificate;
 use undertone::node::client::{self, JoinError};
 use undertone::node::flow::{Item, Links};
 use undertone::node::keys::{Trial, trial};
@@ -28,7 +30,6 @@ use undertone::node::testing::{
     self, Answer, ClientSays, Event, FromClient, FromServer, Hello, Out, Ready, ServerSays,
     UndertoneClient, drive, reach,
 };
-use undertone::node::{Certificate, Seat};
 use undertone::party::frame::{HEADER_LEN, Kind};
 use undertone::party::{Endpoint, Header, Limits, PartyId, Phase, SessionId};
 use undertone::setup::identity::{Credentials, Identity};

@@ -1,6 +1,7 @@
 //! Arrays, values, weights, sources and jobs of any kind.
 
 use undertone::arrays::Arrays;
+use undertone::job::Job as _;
 use undertone::party::{Abort, Network, PartyId};
 use undertone::rounds::{CONTRIBUTION, Contribution, Job, RESULT, ROUND, Round};
 use undertone_tests::rounds::{Member, assert_mean, clear, due, members, reported, run};
@@ -267,7 +268,7 @@ fn jobs_in_which_no_value_could_survive_are_refused() {
         let checked = job.check();
         assert_eq!(checked.is_ok(), is_possible, "{checked:?}");
         if let Err(error) = checked {
-            assert!(error.contains("lower max_weight"), "{error}");
+            assert!(error.why.contains("lower max_weight"), "{error}");
         }
     }
 }
@@ -359,7 +360,7 @@ fn sources_that_give_nothing() {
         assert_mean(&run, &due(&job, &kit, 1, &[0, 1, 2, 3]), 0..4);
         let error = run.clients[4].as_ref().unwrap_err().to_string();
         assert!(error.contains(why), "{error}");
-        assert!(all[4].client.may_take_part(0).is_ok());
+        assert!(all[4].client.may_take_part(0, &all[4].record).is_ok());
     }
 }
 
@@ -387,21 +388,21 @@ fn jobs_that_cannot_be() {
                 min_clients: 0,
                 ..job(&kit)
             },
-            "min_clients is 0",
+            "min_clients: is 0",
         ),
         (
             Job {
                 min_clients: 1,
                 ..job(&kit)
             },
-            "min_clients is 1",
+            "min_clients: is 1",
         ),
         (
             Job {
                 rounds: 0,
                 ..job(&kit)
             },
-            "rounds is 0",
+            "rounds: is 0",
         ),
         (
             Job {

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use proptest::prelude::*;
+use undertone::job::SessionContext;
 use undertone::kdf::Seed;
 use undertone::party::{Abort, Endpoint, Ledger, Limits, Network, Node, PartyId, SessionId};
 use undertone::rounds::{
-    CONTRIBUTION, Contribution, Job, Kept, Mean, Place, RESULT, ROUND, Report, Round, Server, Step,
+    CONTRIBUTION, Contribution, Job, Kept, Mean, RESULT, ROUND, Report, Round, Session, Step,
 };
 use undertone::simulate::RoundRun;
 use undertone::sum::{self, Suite, Trust};
@@ -297,7 +298,10 @@ fn who_lost_the_mean_of_its_own_round_gets_it() {
     let first = run(job, &new(), &members, network).unwrap();
     assert!(first.clients[1].is_err());
     assert_mean(&first, &due(&job, &kit, 1, &[0, 1, 2, 3, 4]), [0, 2, 3, 4]);
-    assert_eq!(members[1].client.may_take_part(1), Ok(()));
+    assert_eq!(
+        members[1].client.may_take_part(1, &members[1].record),
+        Ok(())
+    );
     let second = run(job, &first.kept, &members, Network::new()).unwrap();
     assert_mean(&second, &due(&job, &kit, 2, &[0, 1, 2, 3, 4]), 0..5);
     let heard = members[1].heard();
@@ -325,13 +329,22 @@ fn values_are_added_once() {
         spoilt(job, &members, frames);
         let asked = members[0].heard().asked.len();
         // A client uploads after it got its opening, layout, roster and shares.
-        let sent = members[0].client.may_take_part(0).is_err();
+        let sent = members[0]
+            .client
+            .may_take_part(0, &members[0].record)
+            .is_err();
         seen[asked + usize::from(sent)] = true;
         if sent {
             assert!(frames > 15, "after {frames}");
-            let why = members[0].client.may_take_part(0).unwrap_err();
+            let why = members[0]
+                .client
+                .may_take_part(0, &members[0].record)
+                .unwrap_err();
             assert!(why.contains("its values for round 1"), "{why}");
-            assert_eq!(members[0].client.may_take_part(1), Ok(()));
+            assert_eq!(
+                members[0].client.may_take_part(1, &members[0].record),
+                Ok(())
+            );
         }
         let again = run(job, &new(), &members, Network::new()).unwrap();
         if sent {
@@ -386,7 +399,7 @@ fn a_mean_is_kept_before_anybody_learns_it() {
                 .sum()
         };
         let sent = Arc::new(AtomicUsize::new(0));
-        let server = Server {
+        let server = Session {
             job,
             session,
             clients: ids.clone(),
@@ -403,18 +416,16 @@ fn a_mean_is_kept_before_anybody_learns_it() {
         });
         let mut server = Endpoint::new(SERVER, session, Limits::default(), server);
         let client = |(me, member): (&PartyId, &Member)| {
-            let place = Place {
-                session,
-                me: *me,
-                finished: 0,
-                seed: Seed::from_bytes([me.to_wire() as u8; 32]),
-                credentials: None,
+            let seed = Seed::from_bytes([me.to_wire() as u8; 32]);
+            let at = SessionContext {
+                record: member.record.clone(),
+                ..SessionContext::new(session, *me, seed)
             };
             Endpoint::new(
                 *me,
                 session,
                 Limits::default(),
-                member.client.party(job, place),
+                member.client.party(job, at),
             )
         };
         let mut clients: Vec<_> = ids.iter().zip(&members).map(client).collect();

@@ -3,13 +3,11 @@
 use std::io::Cursor;
 
 use undertone::data::{Kind, arrays_from_npz, from_csv, from_npz};
-use undertone::job::Record;
+use undertone::job::{Job, Known, Record, from_offer, offer};
 use undertone::kdf::Seed;
-use undertone::node::label::Job;
-use undertone::node::sum::{self, Sum};
-use undertone::node::{Certificate, Deadlines, Roster};
-use undertone::phases;
+use undertone::node::{Certificate, Deadlines, Roster, jobs};
 use undertone::setup::identity::Identity;
+use undertone::{label, phases, rounds};
 
 /// Reads any bytes as CSV.
 pub fn csv(bytes: &[u8]) {
@@ -36,22 +34,25 @@ pub fn settings(bytes: &[u8]) {
         let again = Roster::parse(&roster.to_toml());
         assert_eq!(again.as_ref().map(Roster::entries), Ok(roster.entries()));
     }
-    let _ = Job::parse(text, true);
-    let _ = Sum::parse(text, 5, true);
+    let known = Known {
+        clients: Some(5),
+        ..Known::new(true)
+    };
+    let _ = jobs::parse::<label::Job>(text, known);
+    let _ = jobs::parse::<rounds::Job>(text, known);
     let _ = Deadlines::parse(text, &phases::ALL);
 }
 
 /// Reads any bytes as a server's offer. An offer that is written and read again is the same.
 pub fn offers(bytes: &[u8]) {
-    if let Ok(job) = Job::from_offer(bytes) {
-        let again = Job::from_offer(&job.to_offer());
-        assert_eq!(again.map(|again| again.to_offer()), Ok(job.to_offer()));
+    fn read<J: Job + std::fmt::Debug>(bytes: &[u8]) {
+        if let Ok(job) = from_offer::<J>(bytes) {
+            assert_eq!(from_offer(&offer(&job)), Ok(job));
+        }
     }
+    read::<label::Job>(bytes);
     // ROUND-20.
-    if let Ok(job) = sum::from_offer(bytes) {
-        let again = sum::from_offer(&sum::to_offer(&job));
-        assert_eq!(again, Ok(job));
-    }
+    read::<rounds::Job>(bytes);
 }
 
 /// Reads any text as a client's key, and as a certificate and its key.

@@ -4,16 +4,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use undertone::arrays::Arrays;
 use undertone::hamming::{Backend, Phe};
-use undertone::job::Record;
-use undertone::label::{Labelling, Outcome, Params, PropagationTerms, Rows, phases};
+use undertone::job::terms::Insist;
+use undertone::job::{Agreed, Record, SessionContext};
+use undertone::label::{self, Labelling, Outcome, Params, PropagationTerms, Rows, phases};
+use undertone::node::Served;
 use undertone::node::client::{self, JoinError, Joined};
-use undertone::node::label::{self, Label};
-use undertone::node::sum::{self, Contribution, Mean, Sum};
-use undertone::node::{Application, Participant, Seat};
 use undertone::party::{Network, Party, PartyId, Phase};
-use undertone::rounds::{self, Source};
-use undertone::setup::identity::Credentials;
-use undertone::sum as sums;
+use undertone::rounds::{self, Contribution, Mean, Sampling, Source};
+use undertone::sum::{self as sums, SamplingTerms};
 
 use super::Kit;
 use crate::{random_clients, simulation};
@@ -54,27 +52,32 @@ impl Labels {
         random_clients(&self.rows, 200, 3).unwrap_or_default()
     }
 
+    fn client(&self, index: usize) -> label::Client {
+        let (rows, labelling) = self.data().swap_remove(index);
+        label::Client::new(Self::terms(), rows, labelling)
+    }
+
     fn terms() -> label::Terms {
         label::Terms {
             propagation: PropagationTerms::anything(),
-            malicious_server: Some(false),
+            malicious_server: Insist::Never,
             ..label::Terms::default()
         }
     }
 }
 
 impl Kit for Labels {
-    type Application = Label;
+    type Application = Served<label::Server>;
     type Outcome = Outcome;
 
     fn clients(&self) -> usize {
         self.rows.len()
     }
 
-    fn application(&self, min_clients: usize) -> Label {
+    fn application(&self, min_clients: usize) -> Served<label::Server> {
         let mut job = Self::job(self.backend, 200, 3);
         job.params.min_clients = min_clients;
-        Label::new(job)
+        Served::new(label::Server::new(job))
     }
 
     fn phases(&self) -> Vec<Phase> {
@@ -109,19 +112,11 @@ impl Kit for Labels {
         all
     }
 
-    fn party(
-        &self,
-        index: usize,
-        seat: Seat,
-        credentials: Option<Credentials>,
-    ) -> impl Party + 'static {
-        let (rows, labelling) = self.data().swap_remove(index);
-        let mut owner = label::Owner::new(rows, labelling, Self::terms(), Record::simulated());
-        let agreed = owner.agree(&self.application(3).offer(), false);
-        assert_eq!(agreed, Ok(()));
-        owner
-            .client(seat, credentials)
-            .expect("a client of the job")
+    fn party(&self, index: usize, at: SessionContext) -> impl Party + 'static {
+        let mut client = Agreed::new(self.client(index), Record::simulated());
+        let job = Self::job(self.backend, 200, 3);
+        assert_eq!(client.agree_to(job, false), Ok(()));
+        client.client(at).expect("a client of the job")
     }
 
     async fn join(
@@ -129,11 +124,25 @@ impl Kit for Labels {
         config: client::Config,
         index: usize,
     ) -> Result<(Outcome, Joined), JoinError> {
-        let (rows, labelling) = self.data().swap_remove(index);
-        let never = std::future::pending();
-        let record = Record::simulated();
-        label::join(&config, rows, labelling, Self::terms(), record, never).await
+        labelled(config, self.client(index)).await
     }
+}
+
+/// Takes part in a job of label propagation.
+///
+/// # Errors
+/// A [`JoinError`].
+///
+/// # Panics
+/// When the job ends without labels.
+pub async fn labelled(
+    config: client::Config,
+    client: label::Client,
+) -> Result<(Outcome, Joined), JoinError> {
+    let mut client = Agreed::new(client, Record::simulated());
+    let joined = client::join(&config, &mut client, std::future::pending()).await?;
+    let outcome = client.into_output().and_then(label::Gained::outcome);
+    Ok((outcome.expect("labels"), joined))
 }
 
 /// Weighted means, one round or many.
@@ -158,13 +167,13 @@ impl Means {
     }
 
     /// The job, which needs `min_clients` clients, any of them.
-    pub fn job(&self, min_clients: usize) -> sum::Job {
-        sum::Job {
+    pub fn job(&self, min_clients: usize) -> rounds::Job {
+        rounds::Job {
             rounds: self.rounds,
             min_clients,
             clients: self.clients,
-            groups: None,
-            ..sum::Job::default()
+            sampling: Sampling::Free,
+            ..rounds::Job::default()
         }
     }
 
@@ -204,12 +213,12 @@ impl Means {
     }
 
     /// The terms of a client.
-    pub fn terms() -> sum::Terms {
-        sum::Terms {
+    pub fn terms() -> rounds::Terms {
+        rounds::Terms {
             min_clients: 2,
-            groups: None,
-            malicious_server: Some(false),
-            ..sum::Terms::default()
+            sampling: SamplingTerms::anything(),
+            malicious_server: Insist::Never,
+            ..rounds::Terms::default()
         }
     }
 }
@@ -234,15 +243,15 @@ impl Source for Given {
 }
 
 impl Kit for Means {
-    type Application = Sum;
+    type Application = Served<rounds::Server>;
     type Outcome = Vec<Arc<Mean>>;
 
     fn clients(&self) -> usize {
         self.clients
     }
 
-    fn application(&self, min_clients: usize) -> Sum {
-        Sum::new(self.job(min_clients))
+    fn application(&self, min_clients: usize) -> Served<rounds::Server> {
+        Served::new(rounds::Server::new(self.job(min_clients)))
     }
 
     /// Without the last phase: in it a client sends nothing and may have the mean already.
@@ -267,23 +276,16 @@ impl Kit for Means {
         vec![outcome(&others), outcome(&all)]
     }
 
-    fn party(
-        &self,
-        index: usize,
-        seat: Seat,
-        credentials: Option<Credentials>,
-    ) -> impl Party + 'static {
+    fn party(&self, index: usize, at: SessionContext) -> impl Party + 'static {
         let source = Given {
             kit: self.clone(),
             index,
             means: Arc::default(),
         };
-        let mut contributor = sum::Contributor::new(source, Self::terms(), Record::simulated());
-        let agreed = contributor.agree(&self.application(3).offer(), false);
-        assert_eq!(agreed, Ok(()));
-        contributor
-            .client(seat, credentials)
-            .expect("a client of the job")
+        let client = rounds::Client::new(Self::terms(), source);
+        let mut client = Agreed::new(client, Record::simulated());
+        assert_eq!(client.agree_to(self.job(3), false), Ok(()));
+        client.client(at).expect("a client of the job")
     }
 
     async fn join(
@@ -297,9 +299,9 @@ impl Kit for Means {
             index,
             means: Arc::clone(&means),
         };
-        let never = std::future::pending();
-        let joined =
-            sum::join_with(&config, source, Self::terms(), Record::simulated(), never).await?;
+        let client = rounds::Client::new(Self::terms(), source);
+        let mut client = Agreed::new(client, Record::simulated());
+        let joined = client::join(&config, &mut client, std::future::pending()).await?;
         let means = means.lock().unwrap_or_else(PoisonError::into_inner);
         Ok((means.clone(), joined))
     }

@@ -26,23 +26,15 @@ pub(crate) struct MakeKeys {
     host: Vec<String>,
 }
 
-/// The server's `job.toml`, with every setting at its default.
+/// The head of the server's `job.toml`. The keys follow, each with its default value.
 const JOB: &str = "\
-# The job that the server runs. Each setting here has its default value.
-application = \"label\"     # label, sum, train, cotrain, pssl, fedgraph
-backend = \"lwe\"           # lwe, shade, phe; with psm, sketch, clear each client needs --backends
-bits = 4096               # length of a code
-neighbours = 10           # neighbours of a row
-alpha = 0.99              # part of a score that comes from neighbours
-variant = \"balanced\"      # balanced, paper
-suite = \"aes128ctr\"       # cipher of the masks: aes128ctr, chacha20
-malicious_server = true   # protect sums from a server that lies; every client needs a key
-min_clients = 3           # fewest clients of a run
-key_bits = 3072           # length of Paillier keys; only with backend = \"phe\"
-standardise = false       # bring every feature to mean 0 and standard deviation 1 first
-# classes = 10            # default: what the clients' files state
-# class_names = [\"benign\", \"malignant\"]
+# The job that the server runs. Each key here has its default value. The application is label, sum,
+# train, cotrain, pssl or fedgraph. The others have other keys.
+application = \"label\"
+";
 
+/// The end of the server's `job.toml`.
+const DEADLINES: &str = "
 # Seconds for which a phase may make no progress. The phases are setup, offline, codes, distances,
 # graph, influence, \"sum keys\", \"sum shares\", \"masked words\", unmasking and labels. Those that
 # are not named here have the time of `default`.
@@ -75,11 +67,12 @@ impl MakeKeys {
         for client in &trial.clients {
             output::create_folder(&here(&client.name))?;
         }
+        let job = [JOB, include_str!("../keys/label.toml"), DEADLINES].concat();
         // All files are opened before any is written.
         let (public, private) = (Output::create_new, Output::create_private);
         let mut files: Vec<(Output, &str)> = vec![
             (public(&here("roster.toml"))?, &roster),
-            (public(&here("job.toml"))?, JOB),
+            (public(&here("job.toml"))?, &job),
             (public(&here("ca.pem"))?, &trial.authority),
             (public(&here("server.pem"))?, &trial.certificate),
             (private(&here("server.key"))?, &trial.key),

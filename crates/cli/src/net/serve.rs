@@ -10,16 +10,15 @@ use clap::Args;
 use tokio::net::TcpListener;
 use undertone::data::arrays_to_npz;
 use undertone::job::{self, Job, Known};
-use undertone::node::label::{self, Label};
 use undertone::node::server::{self, Server};
 use undertone::node::status::JobReport;
-use undertone::node::sum::{Mean, Sum};
 use undertone::node::{
     Application, Deadlines, Facts, ServeError, Served, Verdict, admin, deadlines, jobs,
 };
 #[cfg(feature = "train")]
 use undertone::party::{PartyId, SessionId};
-use undertone::{cotrain, fedgraph, pssl, train};
+use undertone::rounds::{self, Mean};
+use undertone::{cotrain, fedgraph, label, pssl, train};
 
 #[cfg(not(feature = "train"))]
 use crate::missing;
@@ -35,6 +34,8 @@ use undertone_lab::output::{self, Output};
 use undertone_lab::report::bytes;
 use undertone_lab::{Failure, Show, interrupt, stated};
 
+const LABEL: &str = <label::Job as Job>::NAME;
+const SUM: &str = <rounds::Job as Job>::NAME;
 const PSSL: &str = <pssl::Job as Job>::NAME;
 const FEDGRAPH: &str = <fedgraph::Job as Job>::NAME;
 const TRAIN: &str = <train::Job as Job>::NAME;
@@ -223,42 +224,43 @@ impl Serve {
         let config = self.config(&mut warnings)?;
         let job = self.job()?;
         let name = deadlines::application(&job.text).map_err(|error| job.unusable(error))?;
-        let (clients, signed) = (config.roster.len(), config.roster.is_signed());
-        let name = name.as_deref().unwrap_or(Label::NAME);
+        let signed = config.roster.is_signed();
+        let known = Known {
+            clients: Some(config.roster.len()),
+            ..Known::new(signed)
+        };
+        let name = name.as_deref().unwrap_or(LABEL);
         self.check_options(name)?;
         if let Some(path) = &self.checkpoint {
             // Before anybody uploads what could not be kept.
             Output::create_own(path).map_err(|failure| failure.of("--checkpoint"))?;
         }
         match name {
-            Label::NAME => {
-                let parsed = label::Job::parse(&job.text, signed);
-                let label = Label::new(parsed.map_err(|error| job.unusable(error))?);
-                self.serve(config, &job, label, &warnings, show)
+            LABEL => {
+                let parsed = jobs::parse(&job.text, known);
+                let server = label::Server::new(parsed.map_err(|error| job.unusable(error))?);
+                self.serve(config, &job, Served::new(server), &warnings, show)
             }
             PSSL => {
-                let parsed = jobs::parse(&job.text, Known::new(signed));
+                let parsed = jobs::parse(&job.text, known);
                 let server = pssl::Server::new(parsed.map_err(|error| job.unusable(error))?);
                 let served = Served::new(self.restored(server)?);
                 self.serve(config, &job, served, &warnings, show)
             }
-            Sum::NAME => {
-                let parsed = Sum::parse(&job.text, clients, signed);
-                let mut sum = parsed.map_err(|error| job.unusable(error))?;
-                if let Some(path) = &self.checkpoint {
-                    let restored = sum.with_checkpoint(path);
-                    sum = restored.map_err(Failure::data)?;
-                }
+            SUM => {
+                let parsed = jobs::parse(&job.text, known);
+                let server = rounds::Server::new(parsed.map_err(|error| job.unusable(error))?);
+                let mut server = self.restored(server)?;
                 if let Some(folder) = self.means.clone() {
                     Output::create_in(&folder, "mean-1.npz")
                         .map_err(|failure| failure.of("--means"))?;
-                    sum = sum.on_mean(move |mean| {
+                    server = server.on_mean(move |mean| {
                         if let Err(failure) = write_mean(&folder, mean) {
                             tracing::error!("{}", failure.message);
                         }
                     });
                 }
-                self.serve(config, &job, sum, &warnings, show)
+                self.serve(config, &job, Served::new(server), &warnings, show)
             }
             #[cfg(feature = "train")]
             TRAIN => {
@@ -282,10 +284,6 @@ impl Serve {
                 self.serve(config, &job, served, &warnings, show)
             }
             FEDGRAPH => {
-                let known = Known {
-                    clients: Some(clients),
-                    ..Known::new(signed)
-                };
                 let parsed = jobs::parse(&job.text, known);
                 let server = fedgraph::Server::new(parsed.map_err(|error| job.unusable(error))?);
                 let served = Served::new(self.restored(server)?);
@@ -293,12 +291,7 @@ impl Serve {
             }
             other => Err(job.unusable(format!(
                 "application is {other:?}; it must be {:?}, {:?}, {:?}, {:?}, {:?} or {:?}",
-                Label::NAME,
-                PSSL,
-                FEDGRAPH,
-                Sum::NAME,
-                TRAIN,
-                COTRAIN,
+                LABEL, PSSL, FEDGRAPH, SUM, TRAIN, COTRAIN,
             ))),
         }
     }
@@ -318,13 +311,13 @@ impl Serve {
                 "{options}: only for {of}; the job is {name:?}"
             )))
         };
-        if self.checkpoint.is_some() && [Label::NAME, PSSL].contains(&name) {
+        if self.checkpoint.is_some() && [LABEL, PSSL].contains(&name) {
             return only(
                 "--checkpoint",
                 "sums, training, co-training and graph networks",
             );
         }
-        if self.means.is_some() && name != Sum::NAME {
+        if self.means.is_some() && name != SUM {
             return only("--means", "sums");
         }
         #[cfg(feature = "train")]

@@ -60,6 +60,8 @@ impl Cotraining {
     fn join(&self, client: usize) -> Process {
         let (public, trees) = (data("wine"), TREES.to_string());
         let more = [
+            "--application",
+            "cotrain",
             "--public",
             &public,
             "--learner",
@@ -212,17 +214,18 @@ fn terms_and_files_that_do_not_fit_are_refused() {
         let code = process.ends(LONG);
         (code, cotraining.0.text(&format!("join-{client}.err")))
     };
-    let (code, text) = refused(0, &["--public", &public]);
+    let (code, text) = refused(0, &["--application", "cotrain", "--public", &public]);
     assert_eq!(code, Some(77), "{text}");
     assert!(
         text.contains("shows the server counts of the votes"),
         "{text}"
     );
-    let more = ["--public", &public, "--accept", "votes=counts"];
+    let join = ["--application", "cotrain", "--accept", "votes=counts"];
+    let more = [&join[..], &["--public", &public]].concat();
     let (code, text) = refused(1, &[&more[..], &["--accept", "max_epsilon=2"]].concat());
     assert_eq!(code, Some(77), "{text}");
     assert!(text.contains("a vote has no noise"), "{text}");
-    let more = ["--public", &other, "--accept", "votes=counts"];
+    let more = [&join[..], &["--public", &other]].concat();
     let (code, text) = refused(2, &more);
     assert_ne!(code, Some(0), "{text}");
     assert!(text.contains("public rows"), "{text}");

@@ -61,7 +61,7 @@ pub(crate) const LONG: Duration = Duration::from_secs(300);
 pub(crate) const LONG_JOB: &str = "backend = \"psm\"\nbits = 65535";
 
 /// What a client says that agrees to it.
-pub(crate) const AGREE: [&str; 4] = ["--max-bits", "65535", "--backends", "psm"];
+pub(crate) const AGREE: [&str; 4] = ["--accept", "max_bits=65535", "--backends", "psm"];
 
 impl Trial {
     pub(crate) fn new(dataset: &str, job: &str) -> Self {
@@ -329,7 +329,7 @@ fn terms_that_are_not_met_end_the_client() {
     let _server = trial.serve("serve", &[]);
     let mut client = trial.join(0, &[]);
     assert_eq!(client.ends(LONG), Some(77));
-    assert!(trial.text("join-0.err").contains("--backends"));
+    assert!(trial.text("join-0.err").contains("--accept backends=VALUE"));
 }
 
 #[test]

@@ -148,7 +148,7 @@ fn values_are_added_up_once() {
         let file = std::fs::File::create(path).unwrap();
         arrays_to_npz(file, &values).unwrap();
     }
-    let more = ["--max-bound", "1e6"];
+    let more = ["--application", "sum", "--accept", "max_bound=1e6"];
     all_done(&owners, &owners.run(job, &[0, 1, 2, 3, 4], "npz", &more));
     let ended = owners.run(job, &[0, 1, 2, 3], "npz", &more);
     all_refuse(&owners, &ended, "exactly these values were sent on");
@@ -207,8 +207,11 @@ fn another_job_on_the_same_rows_needs_an_allowance() {
                  label_rounds = 0\nlabels_from = \"labels\"\n";
     let owners = Owners::new("wine");
     let all = [0, 1, 2, 3, 4];
-    all_done(&owners, &owners.run(train, &all, "safetensors", &[]));
-    let ended = owners.run(train, &all, "safetensors", &[]);
+    all_done(
+        &owners,
+        &owners.run(train, &all, "safetensors", &["--application", "train"]),
+    );
+    let ended = owners.run(train, &all, "safetensors", &["--application", "train"]);
     all_refuse(
         &owners,
         &ended,
@@ -221,7 +224,14 @@ fn another_job_on_the_same_rows_needs_an_allowance() {
         format!("application = \"cotrain\"\nclasses = 3\nexchanges = {exchanges}\n")
     };
     let public = data("wine");
-    let more = ["--public", &public, "--learner", "tree"];
+    let more = [
+        "--application",
+        "cotrain",
+        "--public",
+        &public,
+        "--learner",
+        "tree",
+    ];
     all_done(&owners, &owners.run(&cotrain(1), &all, "csv", &more));
     let ended = owners.run(&cotrain(2), &all, "csv", &more);
     all_refuse(

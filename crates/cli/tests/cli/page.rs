@@ -303,7 +303,15 @@ fn join_sum(trial: &Trial, client: usize) -> Process {
             &keys,
         ])
         .args(["--data", &data, "--out", &out])
-        .args(["--weight", "2", "--insecure-seed", "4", "--json"])
+        .args([
+            "--application",
+            "sum",
+            "--weight",
+            "2",
+            "--insecure-seed",
+            "4",
+            "--json",
+        ])
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -334,7 +342,7 @@ fn the_status_page_shows_round_after_round() {
     ];
     assert_eq!(browser.names("#phases > li"), phases);
     browser.shows("#parameters [data-name=max_weight]", "max weight\n1000000");
-    browser.shows("#parameters [data-name=result]", "result\nweighted mean");
+    browser.shows("#parameters [data-name=mean]", "mean\ntrue");
     let mut clients: Vec<Process> = (0..5).map(|client| join_sum(&trial, client)).collect();
     for round in 1..=3 {
         let session = round - 1;
@@ -385,7 +393,7 @@ fn the_status_page_shows_why_a_client_declined() {
     assert_eq!(trial.join(1, &[]).ends(LONG), Some(77));
     let client = "#clients tr[data-name=client-1][data-state=declined] td.words";
     browser.shows(&format!("{client} span"), "declined");
-    let why = "the job has codes of 65535 bits, this client allows at most 16384 (--max-bits)";
+    let why = "the job has codes of 65535 bits, this client allows at most 16384 (term max_bits)";
     browser.begins(&format!("{client} small"), why);
     browser
         .until("return document.querySelector('#state').innerText.includes('client-1 (declined)')");

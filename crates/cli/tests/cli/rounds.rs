@@ -5,8 +5,8 @@ use std::path::Path;
 
 use undertone::arrays::Arrays;
 use undertone::data::{arrays_from_npz, arrays_to_npz};
-use undertone::node::sum::Job;
 use undertone::party::PartyId;
+use undertone::rounds::Job;
 
 use super::network::{LONG, Process, Trial};
 use super::*;
@@ -74,7 +74,8 @@ impl Rounds {
     }
 
     fn join_with(&self, index: usize, more: &[&str]) -> Process {
-        self.join_for_groups(index, &[more, &["--allow-free-sampling"]].concat())
+        let agree = ["--accept", "allow_free_sampling=true"];
+        self.join_for_groups(index, &[more, &agree].concat())
     }
 
     fn join_for_groups(&self, index: usize, more: &[&str]) -> Process {
@@ -90,7 +91,7 @@ impl Rounds {
             "--keys",
             &keys,
         ];
-        arguments.extend(["--weight", &weight, "--json"]);
+        arguments.extend(["--application", "sum", "--weight", &weight, "--json"]);
         arguments.extend(more);
         self.0.spawn(&format!("join-{index}"), &arguments)
     }
@@ -378,7 +379,7 @@ fn what_cannot_be_run_is_said_at_once() {
     for (job, why) in [
         ("application = \"lunch\"", "application is \"lunch\""),
         ("application = \"sum\"\nbackend = \"psm\"", "backend"),
-        ("application = \"sum\"\nrounds = 0", "rounds is 0"),
+        ("application = \"sum\"\nrounds = 0", "rounds: is 0"),
         ("application = \"sum\"\nbound = -1.0", "bound is -1"),
         ("application = \"sum\"\nsample = 2", "sample is 2"),
         (
@@ -462,6 +463,8 @@ fn a_hopeless_round_is_not_repeated() {
                     &data,
                     "--out",
                     &out,
+                    "--application",
+                    "sum",
                     "--weight",
                     weight,
                 ];
@@ -499,7 +502,12 @@ fn a_client_that_declines_tells_the_others_why() {
     let mut one = rounds.join_with(0, &["--data", &data, "--out", &out]);
     assert_eq!(one.ends(LONG), Some(77));
     // ROUND-21.
-    assert!(rounds.0.text("join-0.err").contains("--max-rounds"));
+    assert!(
+        rounds
+            .0
+            .text("join-0.err")
+            .contains("--accept max_rounds=VALUE")
+    );
     rounds
         .0
         .until(|status| status["clients"][0]["state"] == "declined");
@@ -529,7 +537,8 @@ fn rounds_without_groups_need_consent() {
     assert_eq!(one.ends(LONG), Some(77));
     let why = rounds.0.text("join-0.err");
     assert!(
-        why.contains("the job draws clients freely") && why.contains("--allow-free-sampling"),
+        why.contains("the job draws clients freely")
+            && why.contains("--accept allow_free_sampling=VALUE"),
         "{why}"
     );
 }

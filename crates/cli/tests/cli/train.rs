@@ -72,6 +72,8 @@ impl Training {
             &server,
             "--keys",
             &keys,
+            "--application",
+            "train",
             "--data",
             &data,
             "--out",
@@ -81,7 +83,8 @@ impl Training {
             "--json",
             "--retry",
             "120",
-            "--allow-free-sampling",
+            "--accept",
+            "allow_free_sampling=true",
             "--semi-honest",
         ];
         self.trial.spawn(log, &arguments)

@@ -15,7 +15,7 @@ use undertone::job::Record;
 use undertone::label::{Labelling, Params, Rows};
 use undertone::node::status::JobReport;
 use undertone::party::Network as Memory;
-use undertone::rounds::{Client, Contribution, Job, Round, Source};
+use undertone::rounds::{Contribution, Contributor, Job, Round, Source};
 use undertone::simulate::{RoundSimulation, Simulation};
 use undertone::sum::Trust;
 
@@ -223,10 +223,10 @@ impl Trial {
             Self::Labels { .. } => &[
                 "--backends",
                 "clear,sketch,psm,lwe,shade,phe",
-                "--max-bits",
-                "65535",
+                "--accept",
+                "max_bits=65535",
             ],
-            Self::Means { .. } => &["--weight", "100"],
+            Self::Means { .. } => &["--application", "sum", "--weight", "100"],
         }
     }
 
@@ -263,7 +263,7 @@ impl Trial {
                         .iter()
                         .cloned()
                         .map(Given)
-                        .map(|given| Client::new(given, Record::simulated()))
+                        .map(|given| (Contributor::new(given), Record::simulated()))
                         .collect(),
                     seed: seed(0),
                 };

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 __version__: str
 BACKEND: str
 BACKENDS: tuple[str, ...]
-ACCEPTED: tuple[str, ...]
 
 def keep_journal(folder: str | PathLike[str], session: bytes) -> None: ...
 
@@ -265,12 +264,12 @@ def label(
     columns: Sequence[Sequence[str]],
     classes: _Classes,
     label_epsilon: float | None,
-    scale: bool,
     seed: bytes | None,
     progress: Callable[[str], object] | None,
 ) -> tuple[list[_Labelled], _Learned, list[tuple[int, list[_Cost]]], list[str]]: ...
 def label_client(
     rules: dict[str, Any],
+    terms: dict[str, Any],
     session: bytes,
     index: int,
     clients: int,
@@ -279,7 +278,6 @@ def label_client(
     classes: _Classes,
     credentials: _Credentials | None,
     noise: tuple[float, bytes] | None,
-    max_peer_rows: int | None,
     record: Record | None,
     seed: bytes | None,
 ) -> Party: ...
@@ -360,14 +358,9 @@ def join_label(
 ) -> tuple[_Labelled, _Spent]: ...
 def join_sum(
     link: dict[str, Any],
+    terms: dict[str, Any],
     contribute: Callable[..., tuple[dict[str, NDArray[Any]], float]],
     mean: Callable[..., object] | None,
-    max_rounds: int,
-    min_clients: int,
-    max_bound: float,
-    max_weight: float,
-    groups: int | None,
-    semi_honest: bool,
     progress: Callable[[str], object] | None,
 ) -> tuple[dict[str, NDArray[Any]] | None, _Spent]: ...
 def main(arguments: Sequence[str], own: Sequence[str]) -> int: ...

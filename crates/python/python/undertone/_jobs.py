@@ -138,6 +138,74 @@ class FedGraphTerms(Terms):
 
 
 @dataclass(frozen=True, kw_only=True)
+class LabelJob(Job, application="label"):
+    """The parameters of label propagation over the rows of all clients. All parties need the same
+    one. Raises ``ValueError`` if it is impossible."""
+
+    backend: str = "lwe"
+    """The protocol that brings distances to the server: ``lwe``, ``shade``, ``phe``, ``psm``,
+    ``sketch`` or ``clear``."""
+    bits: int = 4096
+    """L, the length of a code in bits. ``lwe`` takes 16384 at most."""
+    neighbours: int = 10
+    """k, the neighbours of each row."""
+    alpha: float = 0.99
+    """α, the share of a row's score that comes from its neighbours, 0.001 to 0.9999."""
+    variant: str = "balanced"
+    """Weights and scaling: ``balanced``, or ``paper`` for those that were published."""
+    key_bits: int = 3072
+    """Bits of the keys of ``phe``: 2048, 3072 or 4096."""
+    min_clients: int = 3
+    """Fewest clients with which a run continues. With two, a sum tells each client the other's
+    part."""
+    suite: str = "aes128ctr"
+    """The cipher of all masks: ``aes128ctr`` or ``chacha20``."""
+    malicious_server: bool | None = None
+    """Whether keys and sums withstand a server that lies about keys and about who dropped out.
+    Every client then needs a key. Default: whether all clients of the roster have keys; without a
+    roster no."""
+    standardise: bool = False
+    """Whether a first session computes the mean and the deviation of every feature over all
+    clients. Clients then bring the features to mean 0 and deviation 1."""
+    classes: int | None = None
+    """The number of classes: 2 to 65536, or 0 to leave it to the clients. Default: the number of
+    ``class_names``."""
+    class_names: tuple[str, ...] = ()
+    """The name of each class. Without names, clients whose labels are names need the same classes
+    in the same order."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelTerms(Terms):
+    """What a client agrees to in label propagation, whatever the server asks for."""
+
+    min_clients: int = 3
+    """Fewest clients with which a job may go on."""
+    malicious_server: bool | str = "signed"
+    """Whether sums must withstand a server that cheats: if all clients of the roster have keys
+    (``"signed"``), always or never."""
+    standardise: bool = True
+    """Whether jobs may standardise features. They tell every client the mean and the deviation of
+    each feature over all clients."""
+    max_bits: int = 16384
+    """Most bits of a code. Longer codes give the server more precise distances."""
+    max_neighbours: int = 64
+    """Most neighbours of a row. With more, the owner's scores depend on more rows of other
+    clients."""
+    min_alpha: float = 0.5
+    """Least α. Below, scores barely depend on neighbours."""
+    max_alpha: float = 0.9999
+    """Largest α. Above, scores follow single neighbours, and the server may take very long to solve
+    for them."""
+    backends: tuple[str, ...] = ("lwe", "shade", "phe")
+    """The backends. They protect from different parties, so no order of them is one of privacy."""
+    max_peer_rows: int | str = "any"
+    """Most rows of another client: a number, ``features`` (as many as a row has features) or
+    ``any``. A client with more rows than that computes, with the server, the codes of everybody's
+    rows."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class PsslJob(Job, application="pssl"):
     """The parameters of a graph between pairs of clients, and of label propagation over it.
     Distances are in units of ``scale``, the largest value of a feature. All parties need the same
@@ -211,6 +279,65 @@ class PsslTerms(Terms):
 
 
 @dataclass(frozen=True, kw_only=True)
+class SumJob(Job, application="sum"):
+    """The parameters of sums or weighted means of arrays, round after round. All parties need the
+    same one. Raises ``ValueError`` if it is impossible."""
+
+    rounds: int = 1
+    """The number of rounds."""
+    mean: bool = True
+    """Whether a round gives the weighted mean of the clients' values. If not, it gives their
+    sum."""
+    bound: float = 1024.0
+    """The largest magnitude of a value."""
+    max_weight: float = 1000000.0
+    """The largest weight of a client. Sums have no weights."""
+    clip: bool = False
+    """Whether values beyond the bound are clipped to it. If not, they are refused."""
+    min_clients: int = 3
+    """Fewest contributors of a round."""
+    clients: int | None = None
+    """The number of clients. No sum of so many contributions overflows. Default: all of the roster;
+    no other number is possible there."""
+    sample: int = 0
+    """The number of clients of a round, drawn at random, as far as groups allow. With 0 all take
+    part."""
+    groups: int = 5
+    """With several rounds, fewest clients of a fixed group: 5 or more. A group takes part whole or
+    not at all, so that many rounds reveal sums over groups only."""
+    free_sampling: bool = False
+    """Whether any clients take part, as published, and not whole groups. Over many rounds the
+    server can then compute every client's weight, or its updates."""
+    suite: str = "aes128ctr"
+    """The cipher of the masks: ``aes128ctr`` or ``chacha20``."""
+    malicious_server: bool | None = None
+    """Whether sums withstand a server that lies about keys and about who dropped out. Every client
+    then needs a key. Default: whether all clients of the roster have keys; without a roster no."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SumTerms(Terms):
+    """What a client agrees to in sums and means, whatever the server asks for."""
+
+    min_clients: int = 3
+    """Fewest contributors of a round. With two, each learns the other's values from the mean."""
+    malicious_server: bool | str = "signed"
+    """Whether sums must withstand a server that cheats: if all clients of the roster have keys
+    (``"signed"``), always or never."""
+    groups_at_least: int = 5
+    """With several rounds, fewest clients of a fixed group."""
+    allow_free_sampling: bool = False
+    """Whether jobs may draw clients freely. Over many rounds the server can then compute this
+    client's weight, or its updates."""
+    max_rounds: int = 1000
+    """Most rounds. Every round reveals another mean."""
+    max_bound: float | str = 1000000000.0
+    """The largest ``bound``. The larger it is, the coarser the values are."""
+    max_weight: float | str = 1000000000.0
+    """The largest ``max_weight``, for the same reason."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class TrainJob(Job, application="train"):
     """The parameters of training with propagated labels. All parties need the same one. Raises
     ``ValueError`` if it is impossible."""
@@ -251,11 +378,11 @@ class TrainJob(Job, application="train"):
     sampled: int = 5
     """The number of clients in a round, as far as groups allow."""
     groups: int = 5
-    """Fewest clients of a fixed group: 5 or more. A round takes whole groups, so that many rounds
-    reveal sums over groups only."""
+    """With several rounds, fewest clients of a fixed group: 5 or more. A group takes part whole or
+    not at all, so that many rounds reveal sums over groups only."""
     free_sampling: bool = False
-    """Whether the clients of a round are drawn freely, as published, and not in groups. Over many
-    rounds the server can then compute every client's updates."""
+    """Whether any clients take part, as published, and not whole groups. Over many rounds the
+    server can then compute every client's weight, or its updates."""
     backend: str = "lwe"
     """The protocol that brings distances to the server: ``lwe``, ``shade``, ``phe``, ``psm``,
     ``sketch`` or ``clear``."""
@@ -290,10 +417,10 @@ class TrainTerms(Terms):
     """Whether sums must withstand a server that cheats: if all clients of the roster have keys
     (``"signed"``), always or never."""
     groups_at_least: int = 5
-    """Fewest clients of a fixed group."""
+    """With several rounds, fewest clients of a fixed group."""
     allow_free_sampling: bool = False
     """Whether jobs may draw clients freely. Over many rounds the server can then compute this
-    client's updates."""
+    client's weight, or its updates."""
     max_rounds: int = 1000
     """Most rounds. Every round shows the server more of the embeddings."""
     max_epochs: int = 100

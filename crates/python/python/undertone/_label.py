@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from . import _arrays, _checks, _engine
 from ._costs import Cost, of_parties
-from ._party import Party, Path, PublicKeys, credentials, peer_rows, replayed
+from ._jobs import LabelJob, LabelTerms
+from ._party import Party, Path, PublicKeys, credentials, replayed
 from ._record import Record, given
 from ._table import as_labels, columns_of, stated
 
@@ -74,66 +75,25 @@ class LabelRun(list[NDArray[np.int64]]):
         return [client.confidences for client in self.clients]
 
 
-_RULES = {
-    "bits": "int",
-    "neighbours": "int",
-    "alpha": "float",
-    "variant": "str",
-    "backend": "str",
-    "min_clients": "int",
-    "malicious_server": "bool",
-    "suite": "str",
-}
-
-
-def _rules(
-    clients: int,
-    bits: int,
-    neighbours: int,
-    alpha: float,
-    variant: str,
-    backend: str,
-    min_clients: int,
-    malicious_server: bool,
-    suite: str,
-) -> dict[str, Any]:
-    rules: dict[str, Any] = {
-        "bits": bits,
-        "neighbours": neighbours,
-        "alpha": alpha,
-        "variant": variant,
-        "backend": backend,
-        "min_clients": min_clients,
-        "malicious_server": malicious_server,
-        "suite": suite,
-    }
-    rules = _checks.fields(rules, _RULES)
-    if _checks.whole("clients", clients) < rules["min_clients"]:
+def _enough(clients: int, job: LabelJob) -> int:
+    if _checks.whole("clients", clients) < job.min_clients:
         raise ValueError(
-            f"{clients} clients, at least {min_clients} are needed. With two clients each learns "
-            "the other's part of every sum; pass min_clients=2 if that is acceptable"
+            f"{clients} clients, at least {job.min_clients} are needed. With two clients each "
+            "learns the other's part of every sum; min_clients=2 accepts that"
         )
-    return rules
+    return clients
 
 
 def label(
     features: Sequence[NDArray[Any]],
     labels: Sequence[NDArray[Any]],
     *,
-    backend: str = _engine.BACKEND,
-    neighbours: int = 10,
-    alpha: float = 0.99,
-    bits: int = 4096,
-    variant: str = "balanced",
     classes: int | Sequence[str] | None = None,
     label_epsilon: float | None = None,
-    standardise: bool = False,
-    min_clients: int = 3,
-    malicious_server: bool = False,
-    suite: str = "aes128ctr",
     codes: bool = False,
     seed: bytes | int | None = None,
     progress: Callable[[str], object] | None = None,
+    **parameters: Any,
 ) -> LabelRun:
     """Labels the rows of all clients, with all parties in this process and the real messages.
 
@@ -144,12 +104,10 @@ def label(
     ``standardise`` brings them to one by a secure sum. With ``codes=True`` these are codes in place
     of features: uint8 of shape [rows, bits / 8], as ``numpy.packbits`` makes them.
 
-    ``backend`` is the protocol that brings distances to the server: lwe, shade, phe, psm, sketch or
-    clear. ``lwe`` takes codes of at most 16,384 bits. ``bits`` is the length of codes,
-    ``neighbours`` the number of neighbours of a row, ``alpha`` the part of a score that comes from
-    neighbours. ``classes`` is the number of classes, or the names of all of them (default: the
-    largest label and one, or the names that occur). ``label_epsilon`` puts noise on labels.
-    ``seed`` (32 bytes, or a number) fixes everything random; it is for tests.
+    ``classes`` is the number of classes, or the names of all of them (default: the largest label
+    and one, or the names that occur). ``label_epsilon`` puts noise on labels. ``parameters`` are
+    those of :class:`LabelJob`, such as ``backend`` and ``bits``. ``seed`` (32 bytes, or a number)
+    fixes everything random; it is for tests.
 
     ``progress`` is called now and then with a text. An exception in it, or Ctrl-C, ends the run.
 
@@ -164,12 +122,10 @@ def label(
     """
     if len(features) != len(labels):
         raise ValueError(f"features of {len(features)} clients, labels of {len(labels)}")
-    rules = _rules(
-        len(features), bits, neighbours, alpha, variant, backend, min_clients, malicious_server,
-        suite,
-    )
+    job = LabelJob(**parameters)
+    _enough(len(features), job)
     each, learned, spent, names = _engine.label(
-        rules,
+        job._rules(),
         [
             _arrays.rows(one, codes=codes, what=f"client {client}: ")
             for client, one in enumerate(features)
@@ -178,7 +134,6 @@ def label(
         [columns_of(one) for one in features],
         stated(classes),
         None if label_epsilon is None else _checks.real("label_epsilon", label_epsilon),
-        _checks.flag("standardise", standardise),
         _checks.seed(seed),
         progress,
     )
@@ -189,18 +144,19 @@ def label(
 class LabelClient(Party):
     """A client of label propagation, which does no I/O.
 
-    ``session`` is 32 bytes that the server chose afresh. See :func:`label` for the other arguments.
-    All parties need the same ones. ``noise`` is ``(epsilon, secret)``: noise on labels, drawn from
-    a secret of 32 bytes that the client keeps for all its jobs. ``max_peer_rows`` is the largest
-    number of rows of another client to which this one agrees, or ``"features"`` for as many as a
-    row has features.
+    ``session`` is 32 bytes that the server chose afresh, ``clients`` the number of clients. All
+    parties need the same ``job`` (default: ``LabelJob()``), which standardises nothing, and the
+    same ``classes``: their number, or their names. See :func:`label` for rows and labels. ``terms``
+    are what this client agrees to (default: ``LabelTerms()``), whoever made the job. ``noise`` is
+    ``(epsilon, secret)``: noise on labels, drawn from a secret of 32 bytes that the client keeps
+    for all its jobs.
 
     ``record`` is the :class:`Record` of this client's data, or its name. Without one the client
     refuses before its first answer, unless :func:`run` moves its frames.
     Give ``key`` and ``public_keys`` where there are any: without them nobody knows whether the
     clients of a second session are those of the first, and it is refused.
 
-    Raises :class:`RefusedError` if the record is of other rows.
+    Raises :class:`RefusedError` if the job does not meet the terms, or the record is of other rows.
     """
 
     def __init__(
@@ -208,41 +164,31 @@ class LabelClient(Party):
         index: int,
         features: NDArray[Any],
         labels: NDArray[Any],
+        job: LabelJob | None = None,
         *,
         session: bytes,
         clients: int,
         classes: int | Sequence[str],
-        backend: str = _engine.BACKEND,
-        neighbours: int = 10,
-        alpha: float = 0.99,
-        bits: int = 4096,
-        variant: str = "balanced",
-        min_clients: int = 3,
-        malicious_server: bool = False,
-        suite: str = "aes128ctr",
         codes: bool = False,
         noise: tuple[float, bytes] | None = None,
-        max_peer_rows: int | str | None = None,
         key: str | None = None,
         public_keys: PublicKeys | None = None,
+        terms: LabelTerms | None = None,
         record: Record | str | None = None,
         seed: bytes | int | None = None,
     ) -> None:
-        rows = _arrays.rows(features, codes=codes)
+        job = job or LabelJob()
         self._party = _engine.label_client(
-            _rules(
-                clients, bits, neighbours, alpha, variant, backend, min_clients,
-                malicious_server, suite,
-            ),
+            job._rules(),
+            (terms or LabelTerms())._rules(),
             _checks.octets("session", session),
             _checks.whole("index", index),
-            clients,
-            rows,
+            _enough(clients, job),
+            _arrays.rows(features, codes=codes),
             as_labels(labels),
             stated(classes),
             credentials(key, public_keys),
             _checks.noise(noise),
-            peer_rows(max_peer_rows, rows),
             given(record),
             _checks.seed(seed),
         )
@@ -266,26 +212,17 @@ class LabelServer(Party):
 
     def __init__(
         self,
+        job: LabelJob | None = None,
         *,
         session: bytes,
         clients: int,
-        backend: str = _engine.BACKEND,
-        neighbours: int = 10,
-        alpha: float = 0.99,
-        bits: int = 4096,
-        variant: str = "balanced",
-        min_clients: int = 3,
-        malicious_server: bool = False,
-        suite: str = "aes128ctr",
         seed: bytes | int | None = None,
     ) -> None:
+        job = job or LabelJob()
         self._party = _engine.label_server(
-            _rules(
-                clients, bits, neighbours, alpha, variant, backend, min_clients,
-                malicious_server, suite,
-            ),
+            job._rules(),
             _checks.octets("session", session),
-            clients,
+            _enough(clients, job),
             _checks.seed(seed),
         )
 

@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 
 from . import _arrays, _checks, _engine
 from ._costs import Cost, of_phases
+from ._jobs import LabelTerms, SumTerms
 from ._label import Labels
-from ._party import Path, peer_rows
+from ._party import Path
 from ._record import Record, given
 from ._table import as_labels, columns_of, stated
 
@@ -94,14 +95,7 @@ def join(
     codes: bool = False,
     bits: int | None = None,
     classes: int | Sequence[str] | None = None,
-    max_bits: int = 16384,
-    max_neighbours: int = 64,
-    any_alpha: bool = False,
-    backends: Sequence[str] = _engine.ACCEPTED,
-    max_peer_rows: int | str | None = None,
-    standardise: bool = True,
-    min_clients: int = 3,
-    semi_honest: bool = False,
+    terms: LabelTerms | None = None,
     noise: tuple[float, bytes] | None = None,
     server_name: str | None = None,
     retry: float = 60.0,
@@ -117,9 +111,10 @@ def join(
     ``undertone keys`` makes them. ``features`` and ``labels`` are this client's, as for
     :func:`undertone.label`; they stay here. The server gets a digest of the names of a DataFrame's
     columns. It refuses a client whose columns are not those of most others. With ``codes=True``
-    codes of ``bits`` bits are given in place of features (default: eight for each byte). The other
-    arguments are what this client agrees to; ``undertone join --help`` explains them.
-    ``max_peer_rows`` is a number of rows, or ``"features"``.
+    codes of ``bits`` bits are given in place of features (default: eight for each byte).
+    ``classes`` is the number of classes or their names (default: what the job states, or the labels
+    that occur). ``terms`` are what this client agrees to (default: ``LabelTerms()``). ``noise`` is
+    as for :class:`LabelClient`, and needs ``classes``.
 
     ``record`` is the :class:`Record` of this client's data, or its name (default: the client's name
     on its roster). ``records`` is the folder of records, and ``accept_volatile`` takes a risk, as
@@ -139,23 +134,12 @@ def join(
     rows = _arrays.rows(features, codes=codes)
     if codes and bits is None and rows.ndim == 2:
         bits = 8 * rows.shape[1]
-    most = peer_rows(max_peer_rows, rows)
-    terms = {
-        "max_bits": _checks.whole("max_bits", max_bits),
-        "max_neighbours": _checks.whole("max_neighbours", max_neighbours),
-        "any_alpha": _checks.flag("any_alpha", any_alpha),
-        "backends": [_checks.text("backends", name) for name in backends],
-        "min_clients": _checks.whole("min_clients", min_clients),
-        "max_peer_rows": None if most is None else str(most),
-        "standardise": _checks.flag("standardise", standardise),
-        "semi_honest": _checks.flag("semi_honest", semi_honest),
-    }
     link = _link(
         server, keys, server_name, retry, patience, record, records, accept_volatile
     )
     found, (sessions, returned, seconds, costs) = _engine.join_label(
         link,
-        terms,
+        (terms or LabelTerms())._rules(),
         rows,
         as_labels(labels),
         columns_of(features),
@@ -193,13 +177,7 @@ def join_sum(
         [int, int, dict[str, NDArray[Any]] | None], tuple[dict[str, NDArray[Any]], float]
     ],
     mean: Callable[[int, dict[str, NDArray[Any]], float, list[int]], object] | None = None,
-    max_rounds: int = 1000,
-    min_clients: int = 3,
-    max_bound: float = 1e9,
-    max_weight: float = 1e9,
-    groups_at_least: int = 5,
-    allow_free_sampling: bool = False,
-    semi_honest: bool = False,
+    terms: SumTerms | None = None,
     server_name: str | None = None,
     retry: float = 60.0,
     patience: float = 900.0,
@@ -221,11 +199,10 @@ def join_sum(
     ``SystemExit`` leave as they are. If the job ends while a function is at work,
     :class:`JobOver` is raised in it, at its next step in Python.
 
-    ``max_rounds``, ``min_clients``, ``max_bound`` and ``max_weight`` are terms: this client
-    declines a job of more rounds, of fewer clients, or with a larger ``bound`` or ``max_weight``.
-    Of a job of several rounds it asks for fixed groups of ``groups_at_least`` clients that
-    contribute whole or not at all. Without groups (``allow_free_sampling``) its weight, and all
-    that hardly changes from round to round, follow from the means of many rounds.
+    ``terms`` are what this client agrees to (default: ``SumTerms()``). Of a job of several rounds
+    it asks for fixed groups of clients that contribute whole or not at all. Without groups
+    (``allow_free_sampling``) its weight, and all that hardly changes from round to round, follow
+    from the means of many rounds.
 
     The other arguments and the exceptions are those of :func:`join`.
     """
@@ -234,16 +211,9 @@ def join_sum(
     )
     last, (sessions, returned, seconds, costs) = _engine.join_sum(
         link,
+        (terms or SumTerms())._rules(),
         lambda *asked: _contribution(contribute(*asked)),
         mean,
-        _checks.whole("max_rounds", max_rounds, most=(1 << 32) - 1),
-        _checks.whole("min_clients", min_clients),
-        _checks.real("max_bound", max_bound),
-        _checks.real("max_weight", max_weight),
-        None
-        if _checks.flag("allow_free_sampling", allow_free_sampling)
-        else _checks.whole("groups_at_least", groups_at_least),
-        _checks.flag("semi_honest", semi_honest),
         progress,
     )
     return Joined(None, last, sessions, returned, seconds, of_phases(costs))

@@ -166,17 +166,3 @@ def credentials(
     if isinstance(public_keys, Mapping):
         return key, list(public_keys.values()), list(public_keys)
     return key, public_keys, []
-
-
-def peer_rows(most: int | str | None, array: NDArray[Any]) -> int | None:
-    """The largest number of rows of another client, which may be that of the features of a row."""
-    if most is None:
-        return None
-    if not isinstance(most, str):
-        return _checks.whole("max_peer_rows", most)
-    if most != "features":
-        raise ValueError(f"max_peer_rows is {most!r}; it is a number of rows, or 'features'")
-    if array.dtype.kind != "f" or array.ndim != 2:
-        raise ValueError("max_peer_rows='features' needs features; codes have none: give a number")
-    return int(array.shape[1])
-

@@ -10,7 +10,7 @@ use zip::write::{SimpleFileOptions, ZipWriter};
 
 use super::{Source, Target, broken, need, open};
 use crate::DataError;
-use crate::arrays::{Arrays, MAX_ARRAYS, Values};
+use undertone_rounds::arrays::{Arrays, MAX_ARRAYS, Values};
 
 /// Why an array of another type than a real number's cannot be in a sum.
 fn not_real(name: &str, descr: &str) -> DataError {

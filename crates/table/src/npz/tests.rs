@@ -6,7 +6,7 @@ use undertone_label::{Features, Labelling};
 use zip::write::{SimpleFileOptions, ZipWriter};
 
 use super::*;
-use crate::arrays::{Arrays, Values};
+use undertone_rounds::arrays::{Arrays, Values};
 
 #[test]
 fn what_is_written_is_read() {

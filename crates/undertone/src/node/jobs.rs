@@ -1,4 +1,4 @@
-//! Jobs in files, for applications that have one type for their job.
+//! Jobs in files.
 
 use undertone_job::{Job, Known, settle};
 use undertone_node::{JobError, deadlines};

@@ -7,7 +7,8 @@ use undertone_party::{Aborted, Ledger, Network, PartyId};
 use undertone_sum::Trust;
 
 use super::{SimulationError, credentials, drive, party_seed, session};
-use crate::rounds::{Client, Job, Kept, Place, ROUND, Report, Server, Source, Step};
+use crate::rounds::{Contributor, Job, Kept, ROUND, Report, Session, Source, Step};
+use undertone_job::{Record, SessionContext};
 
 /// The inputs of a round.
 #[derive(Debug)]
@@ -16,8 +17,8 @@ pub struct RoundSimulation<S> {
     pub job: Job,
     /// What the server keeps from earlier rounds.
     pub kept: Arc<Kept>,
-    /// The clients, with what they keep from earlier rounds.
-    pub clients: Vec<Client<S>>,
+    /// The clients, with what they keep from earlier rounds, and their records.
+    pub clients: Vec<(Contributor<S>, Record)>,
     /// Fixes the whole transcript.
     pub seed: Seed,
 }
@@ -65,17 +66,16 @@ impl<S: Source> RoundSimulation<S> {
         }
         .into_iter();
         let mut parties = Vec::with_capacity(ids.len());
-        for (me, client) in ids.iter().copied().zip(&clients) {
-            let place = Place {
-                session,
-                me,
-                finished,
-                seed: party_seed(&seed, session, me),
+        for (me, (client, record)) in ids.iter().copied().zip(clients) {
+            let at = SessionContext {
+                number: finished,
                 credentials: identities.next(),
+                record,
+                ..SessionContext::new(session, me, party_seed(&seed, session, me))
             };
-            parties.push((me, client.party(job, place)));
+            parties.push((me, client.party(job, at)));
         }
-        let server = Server {
+        let server = Session {
             job,
             session,
             clients: ids,

@@ -4,14 +4,12 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde::Serialize;
-use serde_json::Value;
 use undertone::data::parts::{ClassTable, Part};
 use undertone::data::{Classes, Kind, scale};
 use undertone::hamming::Backend;
-use undertone::job::Record;
-use undertone::label::{LabelNoise, Labelling, PeerRows, PropagationTerms, Rows};
+use undertone::job::{Agreed, Record};
+use undertone::label::{Client, LabelNoise, Labelling, PeerRows, Rows};
 use undertone::node::client::Config;
-use undertone::node::label::{Owner, Terms};
 
 use super::super::credentials::{Warnings, label_secret};
 use super::Join;
@@ -31,29 +29,15 @@ pub(super) struct LabelOptions {
     /// or the job states, or else the labels that occur]
     #[arg(long, value_name = "C")]
     classes: Option<Classes>,
-    /// Longest codes in bits to which this client agrees. Longer codes give the server more precise
-    /// distances [default: 16384]
-    #[arg(long, value_name = "L")]
-    max_bits: Option<usize>,
-    /// Most neighbours of a row to which this client agrees [default: 64]
-    #[arg(long, value_name = "K")]
-    max_neighbours: Option<usize>,
-    /// Agree to any alpha, and not only to values from 0.5 to 0.9999
-    #[arg(long)]
-    any_alpha: bool,
     /// Backends to which this client agrees, with commas between them: clear, sketch, psm, lwe,
     /// shade, phe [default: lwe,shade,phe]
     #[arg(long, value_name = "BACKEND,…", value_delimiter = ',')]
-    backends: Option<Vec<Backend>>,
+    pub(super) backends: Option<Vec<Backend>>,
     /// Most rows of another client to which this client agrees: a number, or "features" for as many
     /// as a row has features. With more rows than features the server and that client can compute
     /// codes of this client's rows [default: any number, with a warning]
     #[arg(long, value_name = "N")]
-    max_peer_rows: Option<PeerRows>,
-    /// Decline jobs that standardise features. They tell every client the mean and the deviation of
-    /// each feature over all clients
-    #[arg(long)]
-    no_standardise: bool,
+    pub(super) max_peer_rows: Option<PeerRows>,
     /// Randomise this client's labels before a job with local differential privacy, which holds
     /// whatever the server and other clients do; epsilon E is from 0.001 to 20. A smaller E keeps
     /// fewer labels. The noise protects neither features nor which rows have a label. The file or
@@ -149,58 +133,6 @@ impl Input {
     }
 }
 
-pub(super) fn terms(join: &Join) -> Terms {
-    let options = &join.label;
-    let usual = PropagationTerms::default();
-    let (min_alpha, max_alpha) = if options.any_alpha {
-        (0.0, 1.0)
-    } else {
-        (usual.min_alpha, usual.max_alpha)
-    };
-    let backends = options.backends.clone();
-    Terms {
-        propagation: PropagationTerms {
-            max_bits: options.max_bits.unwrap_or(usual.max_bits),
-            max_neighbours: options.max_neighbours.unwrap_or(usual.max_neighbours),
-            min_alpha,
-            max_alpha,
-            backends: backends.unwrap_or(usual.backends),
-            max_peer_rows: options.max_peer_rows.unwrap_or_default(),
-        },
-        min_clients: join.min_clients(),
-        standardise: !options.no_standardise,
-        malicious_server: join.insists(),
-    }
-}
-
-/// The terms that options state: each option, its key and its value.
-pub(super) fn stated(options: &LabelOptions) -> [(&'static str, &'static str, Option<Value>); 7] {
-    let any_alpha = |value: f64| options.any_alpha.then(|| value.into());
-    let backends = options.backends.as_ref();
-    let backends = backends.map(|all| all.iter().map(ToString::to_string).collect());
-    [
-        ("--max-bits", "max_bits", options.max_bits.map(Into::into)),
-        (
-            "--max-neighbours",
-            "max_neighbours",
-            options.max_neighbours.map(Into::into),
-        ),
-        ("--any-alpha", "min_alpha", any_alpha(0.0)),
-        ("--any-alpha", "max_alpha", any_alpha(1.0)),
-        ("--backends", "backends", backends),
-        (
-            "--max-peer-rows",
-            "max_peer_rows",
-            options.max_peer_rows.map(|rows| rows.to_string().into()),
-        ),
-        (
-            "--no-standardise",
-            "standardise",
-            options.no_standardise.then(|| false.into()),
-        ),
-    ]
-}
-
 /// The noise that `--label-epsilon` asks for.
 pub(super) fn label_noise(
     join: &Join,
@@ -240,19 +172,19 @@ pub(super) fn run(
     let remedy = "A job with standardise = true in its file brings all of them to one scale.";
     let unequal = scale::warning([&input.rows], &input.columns, remedy);
     let noise = label_noise(join_options, &input, &record)?;
-    let terms = terms(join_options);
-    let mut owner = Owner::new(input.rows, input.labelling, terms, record.clone());
+    let mut client = Client::new(join_options.terms()?, input.rows, input.labelling);
     if !input.classes_stated {
-        owner = owner.with_classes_of_the_job();
+        client = client.with_classes_of_the_job();
     }
     if let Some(noise) = noise {
-        owner = owner.with_label_noise(noise);
+        client = client.with_label_noise(noise);
     }
     let config = config.clone().with_columns(&input.columns);
-    let joined = take_part(&config, &mut owner, &record)?;
-    let names = owner.labelling().names().to_vec();
-    let job = owner.job().cloned().unwrap_or_default();
-    let outcome = owner.into_outcome();
+    let mut client = Agreed::new(client, record.clone());
+    let joined = take_part(&config, &mut client, &record)?;
+    let names = client.part().labelling().names().to_vec();
+    let job = client.job().cloned().unwrap_or_default();
+    let outcome = client.into_output().and_then(|gained| gained.outcome());
     let outcome = outcome.ok_or_else(|| Failure::aborted("the job ended without labels"))?;
     files::labels(out, &outcome, &names)?;
     if let Some(warning) = outcome.warning.as_ref().filter(|_| !show.quiet) {

@@ -16,6 +16,7 @@ mod train;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
+use serde_json::Value;
 use undertone::job::{Record, Terms, terms};
 use undertone::node::client::Config;
 use undertone::node::roster;
@@ -29,18 +30,14 @@ use super::credentials::{Key, Warnings, authorities};
 use super::{Log, log, randomness, read_roster, seconds, seconds_above_zero};
 use undertone_lab::{Failure, Show, stated};
 
-/// Usual value of `--min-clients`.
-const MIN_CLIENTS: usize = 3;
-
 #[derive(Debug, Args)]
 #[group(skip)]
 pub(crate) struct Join {
     #[command(flatten)]
     link: Link,
-    /// Kind of job to take part in [default: sum if --weight or --each is given or --out is an .npz
-    /// file, train if --out is a .safetensors file, cotrain if --public is given, label otherwise]
-    #[arg(long, value_name = "NAME")]
-    application: Option<Application>,
+    /// Kind of job to take part in
+    #[arg(long, value_name = "NAME", default_value = "label")]
+    application: Application,
     /// File with this client's data. For all but sum: rows, where label -1 means
     /// unlabelled (.npz or CSV). For sum: arrays (.npz); a name with {round} stands for a file for
     /// each round, and the command waits for each file
@@ -63,18 +60,10 @@ pub(crate) struct Join {
     /// error, warn, info or debug
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     log: Log,
-    /// Most rounds to which this client agrees [default: 1000; for a sum 1 if all rounds would read
-    /// the same file]
+    /// For all but label: most rounds to which this client agrees [default: 1000; for a sum 1 if
+    /// all rounds would read the same file]
     #[arg(long, value_name = "N")]
     max_rounds: Option<u32>,
-    /// For sum with several rounds, and train: fewest clients of a group to which this client
-    /// agrees. The server learns sums over groups [default: 5]
-    #[arg(long, value_name = "P")]
-    groups_at_least: Option<usize>,
-    /// For sum with several rounds, and train: agree to jobs that draw clients freely. Over many
-    /// rounds the server can then compute this client's weight, or its updates
-    #[arg(long)]
-    allow_free_sampling: bool,
     #[command(flatten)]
     record: record::RecordOptions,
     #[command(flatten)]
@@ -204,40 +193,18 @@ pub fn client_config(
 }
 
 impl Join {
-    fn application(&self) -> Application {
-        if let Some(application) = self.application {
-            return application;
-        }
-        let ends = self.out.extension().and_then(|end| end.to_str());
-        match ends {
-            _ if self.sum.is_given() => Application::Sum,
-            Some("npz") => Application::Sum,
-            #[cfg(feature = "train")]
-            _ if self.cotrain.public.is_some() => Application::Cotrain,
-            Some("safetensors") => Application::Train,
-            _ => Application::Label,
-        }
-    }
-
-    /// Fewest clients of a group to which this client agrees. `None` if it asks for no groups.
-    fn groups(&self) -> Option<usize> {
-        let least = self.groups_at_least.unwrap_or(undertone::rounds::MIN_GROUP);
-        (!self.allow_free_sampling).then_some(least)
-    }
-
-    fn min_clients(&self) -> usize {
-        self.min_clients.unwrap_or(MIN_CLIENTS)
-    }
-
-    /// Whether to require sums that are safe from a server that cheats.
-    fn insists(&self) -> Option<bool> {
-        self.semi_honest.then_some(false)
-    }
-
     /// The terms of the options, and those that `--accept` states.
     fn terms<J, T: Terms<J>>(&self) -> Result<T, Failure> {
+        self.terms_over(None)
+    }
+
+    /// The same, over a term that is usual here.
+    fn terms_over<J, T: Terms<J>>(&self, usual: Option<(&str, Value)>) -> Result<T, Failure> {
         let mut all = stated::entries("--accept", &self.record.terms())?;
         let mut options = Vec::new();
+        let backends = self.label.backends.as_ref();
+        let backends = backends.map(|all| all.iter().map(ToString::to_string).collect());
+        let peer_rows = self.label.max_peer_rows.map(|rows| rows.to_string().into());
         let of_options = [
             (
                 "--min-clients",
@@ -247,31 +214,25 @@ impl Join {
             (
                 "--semi-honest",
                 "malicious_server",
-                self.insists().map(Into::into),
+                self.semi_honest.then(|| false.into()),
             ),
             (
                 "--max-rounds",
                 "max_rounds",
                 self.max_rounds.map(Into::into),
             ),
-            (
-                "--groups-at-least",
-                "groups_at_least",
-                self.groups_at_least.map(Into::into),
-            ),
-            (
-                "--allow-free-sampling",
-                "allow_free_sampling",
-                self.allow_free_sampling.then(|| true.into()),
-            ),
+            ("--backends", "backends", backends),
+            ("--max-peer-rows", "max_peer_rows", peer_rows),
         ];
-        let of_label = label::stated(&self.label);
-        for (option, key, value) in of_options.into_iter().chain(of_label) {
+        for (option, key, value) in of_options {
             let Some(value) = value else { continue };
             options.push((key, option));
             if all.insert(key.to_owned(), value).is_some() {
                 return Err(Failure::usage(format!("{option} and --accept state {key}")));
             }
+        }
+        if let Some((key, value)) = usual {
+            all.entry(key.to_owned()).or_insert(value);
         }
         terms::terms(all).map_err(|fault| {
             let option = options.iter().find(|(key, _)| *key == fault.key);
@@ -294,17 +255,9 @@ impl Join {
     pub(crate) fn run(self, show: Show) -> Result<(), Failure> {
         let mut warnings = Warnings::default();
         let config = self.link.config(&mut warnings)?;
-        match self.application() {
-            Application::Label | Application::Sum if !self.record.terms().is_empty() => {
-                Err(Failure::usage(
-                    "--accept KEY=VALUE is not for label and sum, whose terms have options",
-                ))
-            }
-            Application::Label if self.max_rounds.is_some() => Err(Failure::usage(
-                "--max-rounds is for all applications but label propagation",
-            )),
+        match self.application {
             application if application != Application::Sum && self.sum.is_given() => Err(
-                Failure::usage("--weight, --each, --max-bound and --max-weight are only for sums"),
+                Failure::usage("--weight and --each are only for sums: --application sum"),
             ),
             Application::Label => label::run(&self, &config, &warnings, show),
             Application::Sum if self.label.label_epsilon.is_some() => Err(Failure::usage(

@@ -21,7 +21,7 @@ pub(super) struct RecordOptions {
     #[arg(long, value_name = "DIR")]
     records: Option<PathBuf>,
     /// What to accept beyond the usual. volatile-record: the record may lie where a restart loses
-    /// it. KEY=VALUE, but for label and sum: a term of this client, such as votes=counts
+    /// it. KEY=VALUE: a term of this client, such as max_bits=4096
     #[arg(long, value_name = "WHAT", value_parser = accepted)]
     accept: Vec<Accepted>,
 }

@@ -10,9 +10,9 @@ use clap::Args;
 use serde::Serialize;
 use undertone::arrays::Arrays;
 use undertone::data::{DataError, arrays_from_npz, arrays_to_npz};
+use undertone::job::Agreed;
 use undertone::node::client::{Config, Joined};
-use undertone::node::sum::{Contribution, Contributor, Mean, Terms};
-use undertone::rounds::{Round, Source};
+use undertone::rounds::{Client, Contribution, Mean, Round, Source};
 
 use super::super::credentials::Warnings;
 use super::Join;
@@ -34,19 +34,12 @@ pub(super) struct SumOptions {
     /// last mean, if there is one
     #[arg(long, value_name = "COMMAND")]
     pub(super) each: Option<String>,
-    /// The largest bound of values in the job to which this client agrees [default: 1e9]
-    #[arg(long, value_name = "R")]
-    max_bound: Option<f64>,
-    /// The largest weight of a client in the job to which this client agrees [default: 1e9]
-    #[arg(long, value_name = "W")]
-    max_weight: Option<f64>,
 }
 
 impl SumOptions {
     /// Whether any of them is given.
     pub(super) fn is_given(&self) -> bool {
-        let numbers = [self.weight, self.max_bound, self.max_weight];
-        numbers.iter().any(Option::is_some) || self.each.is_some()
+        self.weight.is_some() || self.each.is_some()
     }
 }
 
@@ -192,16 +185,9 @@ pub(super) fn run(
     }
     // Checks that a mean can be written and does not replace the arrays.
     own_output(&of_round(&out, 1), &[&of_round(&data, 1)])?;
-    let default = Terms::default();
-    let usual = if is_one_file { 1 } else { default.max_rounds };
-    let terms = Terms {
-        max_rounds: join.max_rounds.unwrap_or(usual),
-        min_clients: join.min_clients(),
-        max_bound: options.max_bound.unwrap_or(default.max_bound),
-        max_weight: options.max_weight.unwrap_or(default.max_weight),
-        groups: join.groups(),
-        malicious_server: join.insists(),
-    };
+    // Every round would read the same file.
+    let most = is_one_file.then(|| ("max_rounds", 1.into()));
+    let terms = join.terms_over(most)?;
     let record = join.record(config)?;
     join.log(warnings, show);
     let last = Arc::<Mutex<Option<Arc<Mean>>>>::default();
@@ -215,13 +201,13 @@ pub(super) fn run(
         only,
         last: Arc::clone(&last),
     };
-    let mut contributor = Contributor::new(files, terms, record.clone());
-    let joined = take_part(config, &mut contributor, &record);
+    let mut client = Agreed::new(Client::new(terms, files), record.clone());
+    let joined = take_part(config, &mut client, &record);
     drop(stay);
     let joined = joined?;
     let last = last.lock().unwrap_or_else(PoisonError::into_inner).take();
     let last = last.ok_or_else(|| Failure::aborted("the job ended without a mean"))?;
-    let unit = contributor.job().and_then(|job| job.unit(last.weight).ok());
+    let unit = client.job().and_then(|job| job.unit(last.weight).ok());
     tell(join, &last, unit.unwrap_or(0.0), &joined, show)
 }
 

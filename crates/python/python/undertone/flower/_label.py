@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any
@@ -16,8 +16,8 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.serverapp import Grid
 from numpy.typing import NDArray
 
-from .. import _engine
-from .._engine import UndertoneError
+from .._engine import RefusedError, UndertoneError
+from .._jobs import LabelJob, LabelTerms
 from .._label import LabelClient, LabelReport, Labels, LabelServer
 from .._net import Joined, join
 from .._party import Path, session_id
@@ -35,21 +35,12 @@ if TYPE_CHECKING:
 STATE = "undertone.label"
 
 
-def check_backends(backends: Sequence[str]) -> None:
-    """Checks a client's term."""
-    unknown = [name for name in backends if name not in _engine.BACKENDS]
-    if unknown or isinstance(backends, str):
-        names = ", ".join(_engine.BACKENDS)
-        raise ValueError(f"backends is {backends!r}; it is a sequence of names from {names}")
-
-
-def agree_on_backend(backend: str, backends: Sequence[str]) -> None:
-    """Refuses a backend that is not among a client's."""
-    if backend not in backends:
-        raise Told(
-            f"the server asks for backend {backend}, this client allows {', '.join(backends)} "
-            "(backends)"
-        )
+def _job(told: Terms) -> LabelJob:
+    """The job that the server offers."""
+    try:
+        return LabelJob.read(told.text("job").encode())
+    except (ValueError, OverflowError) as error:
+        raise Told(f"the server's job is impossible: {error}") from None
 
 
 Data = Callable[[Context], tuple[NDArray[Any], NDArray[Any]]]
@@ -81,13 +72,7 @@ def labelled(
     data: Data,
     receive: Callable[[Labels, Context], object],
     *,
-    backends: Sequence[str] = _engine.ACCEPTED,
-    min_clients: int = 3,
-    max_bits: int = 16384,
-    max_neighbours: int = 64,
-    any_alpha: bool = False,
-    max_peer_rows: int | str | None = None,
-    malicious_server: bool = False,
+    terms: LabelTerms | None = None,
     codes: bool = False,
     classes: int | None = None,
     noise: Callable[[Context], tuple[float, bytes]] | None = None,
@@ -114,15 +99,14 @@ def labelled(
     ``receive(labels, context)`` gets the :class:`undertone.Labels` of the rows. Neither features
     nor labels leave the node in the clear.
 
-    The other arguments are what this client agrees to; see :func:`undertone.join`. ``classes`` is
-    the number of classes; by default the server's counts. ``noise`` returns epsilon and a secret of
-    32 bytes that the client keeps; it needs ``classes``. ``key`` and ``roster`` are for
-    ``malicious_server``; ``keys`` is the folder with ca.pem, roster.toml and client.key for
-    ``channel="grpc"``, a path or a function of the context. ``server`` is then the only
-    ``HOST:PORT`` to which this client connects; by default the ServerApp names it, and ca.pem
-    decides.
-    ``server_name`` is the name in its certificate, if it is not the host. ``patience`` is the
-    longest time in seconds without any progress.
+    ``terms`` are what this client agrees to (default: :class:`undertone.LabelTerms`). ``classes``
+    is the number of classes; by default the server's counts. ``noise`` returns epsilon and a secret
+    of 32 bytes that the client keeps; it needs ``classes``. ``key`` and ``roster`` are for sums
+    that withstand a server that lies; ``keys`` is the folder with ca.pem, roster.toml and
+    client.key for ``channel="grpc"``, a path or a function of the context. ``server`` is then the
+    only ``HOST:PORT`` to which this client connects; by default the ServerApp names it, and ca.pem
+    decides. ``server_name`` is the name in its certificate, if it is not the host. ``patience`` is
+    the longest time in seconds without any progress.
 
     ``record`` is the :class:`undertone.Record` of this node's data, its name, or :data:`SIMULATED`.
     It says what these data have answered, whatever the node id and the run, and refuses the rest:
@@ -136,7 +120,7 @@ def labelled(
     ``undertone-key``, ``undertone-roster``, ``undertone-keys`` and ``undertone-journal`` come
     first.
     """
-    check_backends(backends)
+    agreed = terms or LabelTerms()
     _state.check_record(record)
     if noise is not None and classes is None:
         raise ValueError(
@@ -144,45 +128,25 @@ def labelled(
             "server"
         )
 
-    def check_classes(terms: Terms) -> None:
-        asked = terms.number("classes")
-        if asked < 2 or asked != (asked if classes is None else classes):
+    def check_classes(asked: int | None) -> None:
+        if asked is None or asked < 2 or asked != (asked if classes is None else classes):
             raise Told(f"the server asks for {asked} classes, this client has {classes}")
 
-    def check(terms: Terms) -> None:
-        check_classes(terms)
-        backend, alpha = terms.text("backend"), terms.real("alpha")
-        if backend not in _engine.BACKENDS:
-            names = ", ".join(_engine.BACKENDS)
-            raise Told(f"the server asks for backend {backend!r}, not one of {names}")
-        agree_on_backend(backend, backends)
-        if terms.number("bits") > max_bits:
-            raise Told(
-                f"the server asks for codes of {terms.number('bits')} bits, this client allows at "
-                f"most {max_bits} (max_bits)"
-            )
-        if terms.number("neighbours") > max_neighbours:
-            raise Told(
-                f"the server asks for {terms.number('neighbours')} neighbours, this client allows "
-                f"at most {max_neighbours} (max_neighbours)"
-            )
-        if not any_alpha and not 0.5 <= alpha <= 0.9999:
-            raise Told(
-                f"the server asks for alpha {alpha}, this client allows 0.5 to 0.9999 (any_alpha)"
-            )
-        if min(terms.number("clients"), terms.number("min-clients")) < min_clients:
-            raise Told(
-                f"the server may label with {terms.number('min-clients')} clients, this client "
-                f"asks for {min_clients} (min_clients)"
-            )
-        if malicious_server and not terms.flag("malicious-server"):
-            raise Told("the server does not withstand a lying server (malicious_server)")
+    def check(job: LabelJob, context: Context) -> None:
+        try:
+            agreed.check(job, signed=_state.is_signed(context, key, roster))
+        except RefusedError as why:
+            raise Told(str(why)) from None
+        check_classes(job.classes)
 
-    def replayed(message: Message, context: Context, terms: Terms) -> Message:
-        check(terms)
-        kept = _state.Kept.load(context, STATE, terms)
-        clients, index, signing = terms.number("clients"), terms.number("index"), None
-        if terms.flag("malicious-server"):
+    def replayed(message: Message, context: Context, told: Terms) -> Message:
+        job = _job(told)
+        check(job, context)
+        kept = _state.Kept.load(context, STATE, told)
+        clients, index, signing = told.number("clients"), told.number("index"), None
+        if clients < job.min_clients:
+            raise Told(f"the server labels with {clients} clients, the job has {job.min_clients}")
+        if job.malicious_server:
             signing = _state.identity(context, key, roster)
             index = signing.index
             if clients != len(signing.public_keys):
@@ -198,29 +162,22 @@ def labelled(
                 index,
                 features,
                 labels,
+                job,
                 session=kept.session,
                 clients=clients,
-                classes=terms.number("classes"),
-                backend=terms.text("backend"),
-                neighbours=terms.number("neighbours"),
-                alpha=terms.real("alpha"),
-                bits=terms.number("bits"),
-                variant=terms.text("variant"),
-                min_clients=terms.number("min-clients"),
-                malicious_server=terms.flag("malicious-server"),
-                suite=terms.text("suite"),
+                classes=list(job.class_names) or job.classes or 0,
                 codes=codes,
                 noise=None if noise is None else noise(context),
-                max_peer_rows=max_peer_rows,
                 key=None if signing is None else signing.key,
                 public_keys=None if signing is None else signing.public_keys,
+                terms=agreed,
                 record=answers,
                 seed=kept.seed,
             )
 
         party = _state.own(made, "reading rows and labels")
         folder = _state.journal(context, journal, "label", answers)
-        if terms.number("step") == 0:
+        if told.number("step") == 0:
             _state.clean(folder, kept.session)
         bundle = _wire.carried(message.content)
         reply = _state.own(lambda: party.replay(folder, kept.past, bundle), "the protocol")
@@ -228,14 +185,14 @@ def labelled(
             found = party.result()
             if found is not None:
                 _state.own(lambda: receive(found, context), "keeping the labels")
-            kept.forget(terms)
+            kept.forget(told)
         else:
-            kept.save(terms, bundle)
+            kept.save(told, bundle)
         _state.keep(context, answers)
-        said = _wire.said(index, party.done, features, terms.number("step"))
+        said = _wire.said(index, party.done, features, told.number("step"))
         return Message(_wire.carry(RecordDict({_wire.TERMS: said}), reply), reply_to=message)
 
-    def joined(message: Message, context: Context, terms: Terms) -> Message:
+    def joined(message: Message, context: Context, told: Terms) -> Message:
         folder = context.node_config.get("undertone-keys") or keys
         if callable(folder):
             function = folder
@@ -245,8 +202,8 @@ def labelled(
                 "channel='grpc' needs the folder with ca.pem, roster.toml and client.key: start "
                 "the SuperNode with --node-config 'undertone-keys=\"FOLDER\"'"
             )
-        check_classes(terms)
-        address = terms.text("server")
+        check_classes(told.number("classes"))
+        address = told.text("server")
         if server is not None and address != server:
             raise Told(
                 f"the ServerApp asks to connect to {address}, this client connects to {server} only"
@@ -261,16 +218,11 @@ def labelled(
                 features=features,
                 labels=labels,
                 codes=codes,
-                classes=terms.number("classes"),
-                max_bits=max_bits,
-                max_neighbours=max_neighbours,
-                any_alpha=any_alpha,
-                backends=backends,
-                max_peer_rows=max_peer_rows,
-                min_clients=min_clients,
+                classes=told.number("classes"),
+                terms=agreed,
                 noise=None if noise is None else noise(context),
                 server_name=server_name,
-                patience=min(terms.real("patience"), patience),
+                patience=min(told.real("patience"), patience),
                 record=answers,
                 records=records,
                 accept_volatile=accepts,
@@ -289,12 +241,12 @@ def labelled(
         return _state.own(lambda: handled(message, context), "label propagation")
 
     def handled(message: Message, context: Context) -> Message:
-        terms = Terms(message.content, "the query is not Undertone's; it has no terms")
-        kind = terms.text("kind")
+        told = Terms(message.content, "the query is not Undertone's; it has no terms")
+        kind = told.text("kind")
         if kind == "label":
-            return replayed(message, context, terms)
+            return replayed(message, context, told)
         if kind == "label by grpc":
-            return joined(message, context, terms)
+            return joined(message, context, told)
         raise Told(f"the server asks for {kind!r}; this client labels rows")
 
     return handler
@@ -305,26 +257,20 @@ def label(
     *,
     classes: int,
     channel: str = "replay",
-    backend: str = _engine.BACKEND,
-    neighbours: int = 10,
-    alpha: float = 0.99,
-    bits: int = 4096,
-    variant: str = "balanced",
-    min_clients: int = 3,
-    malicious_server: bool = False,
-    suite: str = "aes128ctr",
     nodes: Iterable[int] | None = None,
     roster: Path | None = None,
     listen: str = "127.0.0.1:7431",
     address: str | None = None,
     timeout: float = 600.0,
     poll: float = 0.25,
+    **parameters: Any,
 ) -> LabelRound:
     """Labels the rows of all nodes, from the ServerApp. The clients need :func:`labelled`.
 
-    ``classes`` is their number. ``nodes`` are the node ids of the clients; all by default. The
-    parameters of label propagation are those of :func:`undertone.label`. ``timeout`` is in seconds,
-    for each message. ``poll`` is the number of seconds between questions to the SuperLink.
+    ``classes`` is their number. ``nodes`` are the node ids of the clients; all by default.
+    ``parameters`` are the others of :class:`undertone.LabelJob`; only ``channel="grpc"`` can
+    standardise features. ``timeout`` is in seconds, for each message. ``poll`` is the number of
+    seconds between questions to the SuperLink.
 
     The records of the nodes allow three sessions of the same rows, all among the same clients. So
     call this once all nodes are there.
@@ -343,46 +289,25 @@ def label(
     :class:`undertone.RefusedError` when no client takes part.
     """
     ids = sorted(grid.get_node_ids() if nodes is None else nodes)
-    params: dict[str, Value] = {
-        "classes": classes,
-        "backend": backend,
-        "neighbours": neighbours,
-        "alpha": float(alpha),
-        "bits": bits,
-        "variant": variant,
-        "min-clients": min_clients,
-        "malicious-server": malicious_server,
-        "suite": suite,
-    }
+    job = LabelJob(classes=classes, **parameters)
     if channel == "grpc":
         if roster is None:
             raise ValueError("channel='grpc' needs roster, the path of roster.toml")
         return _by_grpc(
-            grid, ids, params, roster, listen, address or listen, timeout, poll
+            grid, ids, job, roster, listen, address or listen, timeout, poll
         )
     if channel != "replay":
         raise ValueError(f"channel is {channel!r}; it is 'replay' or 'grpc'")
-    if malicious_server and roster is None:
+    if job.malicious_server and roster is None:
         raise ValueError("malicious_server=True needs roster, the path of roster.toml")
-    places = None if not malicious_server or roster is None else len(read(roster))
+    places = None if not job.malicious_server or roster is None else len(read(roster))
     session, clients = session_id(None), len(ids) if places is None else places
-    server = LabelServer(
-        session=session,
-        clients=clients,
-        backend=backend,
-        neighbours=neighbours,
-        alpha=float(alpha),
-        bits=bits,
-        variant=variant,
-        min_clients=min_clients,
-        malicious_server=malicious_server,
-        suite=suite,
-    )
+    server = LabelServer(job, session=session, clients=clients)
     entries: dict[str, Value] = {
         "kind": "label",
         "session": session,
         "clients": clients,
-        **params,
+        "job": job.offer.decode(),
     }
     relay = Relay(
         grid, dict(enumerate(ids)), entries, server, _wire.ACTION, places, timeout, poll
@@ -397,7 +322,7 @@ def label(
 def _by_grpc(
     grid: Grid,
     ids: list[int],
-    params: dict[str, Value],
+    job: LabelJob,
     roster: Path,
     listen: str,
     address: str,
@@ -409,19 +334,16 @@ def _by_grpc(
         "kind": "label by grpc",
         "server": address,
         "patience": float(timeout),
-        "classes": params["classes"],
+        "classes": job.classes or 0,
     }
     with tempfile.TemporaryDirectory() as folder:
-        job, log = FilePath(folder) / "job.toml", FilePath(folder) / "log"
-        lines = ['application = "label"']
-        for name in ("classes", "backend", "neighbours", "alpha", "bits", "variant", "suite"):
-            lines.append(f"{name} = {json.dumps(params[name])}")
-        lines.append(f"min_clients = {json.dumps(params['min-clients'])}")
-        if params["malicious-server"]:
-            lines.append("malicious_server = true")
-        job.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        file, log = FilePath(folder) / "job.toml", FilePath(folder) / "log"
+        lines = ['application = "label"', *job.offer.decode().splitlines()]
+        if job.malicious_server is None:  # It follows from the roster.
+            lines = [line for line in lines if not line.startswith("malicious_server ")]
+        file.write_text("\n".join(lines) + "\n", encoding="utf-8")
         command = [
-            sys.executable, "-m", "undertone", "serve", "--roster", str(roster), "--job", str(job),
+            sys.executable, "-m", "undertone", "serve", "--roster", str(roster), "--job", str(file),
             "--listen", listen, "--jobs", "1", "--reports", folder,
             "--wait", str(max(1, int(timeout / 2))),
         ]  # fmt: skip

@@ -1,8 +1,7 @@
 //! The messages of a round, without those of its sum.
 
-use undertone_party::{Abort, DecodeError, Io, PartyId, Payload, Reader, Writer};
-
 use crate::arrays::{Layout, MAX_LAYOUT};
+use undertone_party::{Abort, DecodeError, Io, PartyId, Payload, Reader, Writer};
 
 /// Words in a tile.
 const TILE: usize = (1 << 20) / 8;
@@ -167,8 +166,9 @@ pub(super) async fn receive_mean(
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::arrays::Arrays;
+
+    use super::*;
 
     // ROUND-12.
     #[test]

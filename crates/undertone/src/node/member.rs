@@ -1,15 +1,43 @@
-//! A client inside a program: it passes on rounds to the program and contributions from it.
+//! A client of `sum` inside a program, to which it passes on rounds.
+//!
+//! ```no_run
+//! use std::path::Path;
+//!
+//! use undertone::arrays::Arrays;
+//! use undertone::job::record::{Record, Volatile};
+//! use undertone::node::{client::Config, member};
+//! use undertone::rounds::Terms;
+//!
+//! # fn train(model: &mut Arrays) -> (Arrays, f64) { (model.clone(), 1.0) }
+//! # type Error = Box<dyn std::error::Error>;
+//! # async fn take_part(config: Config, mut model: Arrays) -> Result<(), Error> {
+//! // Made once by `undertone record new ward-7`.
+//! let record = Record::open(Path::new("records"), "ward-7", Volatile::Refused)?;
+//! let mut member = member::join(config, Terms::default(), record);
+//! while let Some(round) = member.next_round().await? {
+//!     if let Some(mean) = &round.mean {
+//!         model = mean.arrays.clone(); // also a mean that this client missed
+//!     }
+//!     let (model_of_mine, examples) = train(&mut model);
+//!     if let Some(mean) = round.contribute(model_of_mine, examples).await {
+//!         println!("round {} of {} examples", mean.round, mean.weight);
+//!     }
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The example `federated_averaging` has the server, too.
 
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
-use undertone_job::record::Record;
+use undertone_job::{Agreed, Record};
 use undertone_node::client::{self, JoinError, Joined};
 
-use super::{Contribution, Mean, Terms, join_with, lock};
 use crate::arrays::Arrays;
-use crate::rounds::{self, Source};
+use crate::rounds::{self, Client, Contribution, Mean, Source, Terms};
 
 /// Takes part in a job, in a task of the current tokio runtime. The program receives rounds, and
 /// contributes to them, through the returned [`Member`]. `record` says which values the client has
@@ -30,7 +58,8 @@ pub fn join(config: client::Config, terms: Terms, record: Record) -> Member {
         let stop = async {
             let _ = stopped.await;
         };
-        join_with(&config, source, terms, record, stop).await
+        let mut client = Agreed::new(Client::new(terms, source), record);
+        client::join(&config, &mut client, stop).await
     });
     Member {
         rounds,
@@ -68,7 +97,8 @@ impl Member {
 
     /// The mean of the last finished round that this client knows.
     pub fn mean(&self) -> Option<Arc<Mean>> {
-        lock(&self.mean).clone()
+        let mean = self.mean.lock().unwrap_or_else(PoisonError::into_inner);
+        mean.clone()
     }
 
     /// Leaves the job, and waits until it has left.
@@ -148,7 +178,9 @@ impl Source for Asks {
     }
 
     fn mean(&mut self, mean: &Arc<Mean>) -> Result<(), String> {
-        *lock(&self.mean) = Some(Arc::clone(mean));
+        let mut last = self.mean.lock().unwrap_or_else(PoisonError::into_inner);
+        *last = Some(Arc::clone(mean));
+        drop(last);
         if let Some(waiting) = self.waiting.take() {
             let _ = waiting.send(Arc::clone(mean));
         }

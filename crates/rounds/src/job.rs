@@ -1,33 +1,21 @@
-//! The parameters of a job, and the result of a round.
+//! The parameters of a job.
 
-use sha2::{Digest, Sha256};
-use undertone_job::{Fields, context};
+use crate::arrays::{Arrays, Layout, Values};
+use serde::{Deserialize, Serialize};
+use undertone_job::{Entries, Fault, Fields, Job as _, Known, context, entries, settle};
 use undertone_party::{PartyId, SessionId};
 use undertone_sum::fixed::resolution::{Size, check_unit, judge, least_weight};
 use undertone_sum::fixed::{Fixed, FixedError, WeightedMean};
-use undertone_sum::{Audience, Groups, MIN_GROUP, Rules, Shape, Suite, Trust, Wiring};
+use undertone_sum::{Audience, Groups, Rules, Sampling, Shape, Suite, Trust, Wiring};
 use zeroize::Zeroizing;
 
-use crate::arrays::{Arrays, Layout, Values};
+use crate::mean::Mean;
 
 /// Most rounds of a job.
 pub const MAX_ROUNDS: u32 = 1_000_000;
 
-/// Checks the fewest clients of a group. `None` stands for no groups.
-///
-/// # Errors
-/// What is wrong with the number.
-pub fn check_groups(groups: Option<usize>) -> Result<(), String> {
-    match groups {
-        Some(groups) if groups < MIN_GROUP => Err(format!(
-            "groups is {groups}; it must be {MIN_GROUP} or more (free_sampling = true for none)"
-        )),
-        _ => Ok(()),
-    }
-}
-
-/// The parameters of a job.
-#[derive(Debug, Clone, Copy, PartialEq)]
+/// The parameters of sums or weighted means of arrays, round after round.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Job {
     /// The number of rounds.
     pub rounds: u32,
@@ -41,18 +29,23 @@ pub struct Job {
     pub clip: bool,
     /// Fewest contributors of a round.
     pub min_clients: usize,
-    /// The number of clients. No sum of so many contributions overflows.
+    /// The number of clients. No sum of so many contributions overflows. Default: all of the
+    /// roster; no other number is possible there.
     pub clients: usize,
-    /// The number of clients of a round, drawn at random. `None` for all.
+    /// The number of clients of a round, drawn at random, as far as groups allow. With 0 all take
+    /// part.
+    #[serde(with = "settle::count")]
     pub sample: Option<usize>,
-    /// In a job of several rounds, fewest clients of a group. A group contributes whole or not at
-    /// all. `None` lets any clients contribute: what hardly changes at a client, such as its
-    /// weight, then follows from the means of many rounds.
-    pub groups: Option<usize>,
-    /// The server that the sums withstand.
-    pub trust: Trust,
-    /// The cipher of the masks.
+    /// Which clients contribute together.
+    #[serde(flatten)]
+    pub sampling: Sampling,
+    /// The cipher of the masks: `aes128ctr` or `chacha20`.
+    #[serde(with = "settle::text")]
     pub suite: Suite,
+    /// Whether sums withstand a server that lies about keys and about who dropped out. Every client
+    /// then needs a key. Default: whether all clients of the roster have keys; without a roster no.
+    #[serde(rename = "malicious_server", with = "settle::flag")]
+    pub trust: Trust,
 }
 
 impl Default for Job {
@@ -66,35 +59,77 @@ impl Default for Job {
             min_clients: 3,
             clients: 100,
             sample: None,
-            groups: Some(MIN_GROUP),
-            trust: Trust::SemiHonest,
+            sampling: Sampling::default(),
             suite: Suite::Aes128Ctr,
+            trust: Trust::SemiHonest,
         }
     }
 }
 
-impl Job {
-    /// Checks that the parameters are possible.
-    ///
-    /// # Errors
-    /// What is impossible.
-    pub fn check(&self) -> Result<(), String> {
+/// What follows: `clients` from the roster, and `malicious_server` from the clients' keys. The
+/// digest has `sample` and `groups` open where there are none.
+impl undertone_job::Job for Job {
+    const NAME: &'static str = "sum";
+    const STATED: &'static [&'static str] = &[];
+    const DERIVED: &'static [&'static str] = &["clients", "malicious_server"];
+
+    fn usual() -> Self {
+        Self::default()
+    }
+
+    fn derive(all: &mut Entries, known: Known<'_>) -> Result<(), Fault> {
+        known.clients(all)?;
+        all.entry("malicious_server".to_owned())
+            .or_insert(known.signed.into());
+        Ok(())
+    }
+
+    fn check(&self) -> Result<(), Fault> {
         if !(1..=MAX_ROUNDS).contains(&self.rounds) {
-            return Err(format!(
-                "rounds is {}; it must be 1 to {MAX_ROUNDS}",
-                self.rounds
-            ));
+            let why = format!("is {}; it must be 1 to {MAX_ROUNDS}", self.rounds);
+            return Err(Fault::of("rounds", why));
         }
         if self.min_clients < 2 {
-            return Err(format!(
-                "min_clients is {}; it must be 2 or more",
-                self.min_clients
-            ));
+            let why = format!("is {}; it must be 2 or more", self.min_clients);
+            return Err(Fault::of("min_clients", why));
         }
-        check_groups(self.groups)?;
+        self.sampling.check()?;
         let unit = self.unit(least_weight(self.max_weight));
-        let unit = unit.map_err(|error| error.to_string())?;
-        check_unit(unit, self.bound)
+        check_unit(unit.map_err(Fault::new)?, self.bound).map_err(Fault::new)?;
+        let least = self.needed();
+        if let Some(sample) = self.sample.filter(|sample| *sample < least) {
+            let why = format!(
+                "is {sample}; it must be {least} or more. Values that stay private if the server \
+                 cheats need nearly all clients of the roster (malicious_server)"
+            );
+            return Err(Fault::of("sample", why));
+        }
+        Ok(())
+    }
+
+    fn min_clients(&self) -> usize {
+        self.min_clients
+    }
+
+    fn malicious_server(&self) -> bool {
+        self.trust.into()
+    }
+
+    fn fields(&self) -> Fields {
+        let mut entries = entries(self);
+        entries.shift_remove("free_sampling");
+        let fields = entries.into_iter().map(|(key, value)| (key, value.into()));
+        fields.collect::<Fields>().with([
+            ("sample", self.sample.into()),
+            ("groups", self.sampling.least().into()),
+        ])
+    }
+}
+
+impl Job {
+    /// Fewest clients of a round, of all that the job has.
+    pub fn needed(&self) -> usize {
+        self.trust.needed(self.min_clients, self.clients)
     }
 
     /// What one step of the last bit is worth in the result of a round with this total weight.
@@ -140,7 +175,7 @@ impl Job {
 
     /// The groups of clients that contribute whole or not at all. The only round of a job has none.
     pub fn fixed_groups(&self) -> Option<Groups> {
-        let least = self.groups.filter(|_| self.rounds > 1)?;
+        let least = self.sampling.least().filter(|_| self.rounds > 1)?;
         Some(Groups::new(self.clients, least))
     }
 
@@ -248,47 +283,9 @@ impl Job {
         })
     }
 
-    /// The fields of the job.
-    pub fn fields(&self) -> Fields {
-        let Self {
-            rounds,
-            mean,
-            bound,
-            max_weight,
-            clip,
-            min_clients,
-            clients,
-            sample,
-            groups,
-            trust,
-            suite,
-        } = self;
-        Fields::from([
-            ("rounds", (*rounds).into()),
-            ("mean", (*mean).into()),
-            ("bound", (*bound).into()),
-            ("max_weight", (*max_weight).into()),
-            ("clip", (*clip).into()),
-            ("min_clients", (*min_clients).into()),
-            ("clients", (*clients).into()),
-            ("sample", (*sample).into()),
-            ("groups", (*groups).into()),
-            (
-                "malicious_server",
-                (*trust == Trust::MaliciousServer).into(),
-            ),
-            ("suite", suite.to_string().into()),
-        ])
-    }
-
-    /// The digest by which parties compare their jobs.
-    pub fn digest(&self) -> [u8; 32] {
-        self.fields().digest("sum")
-    }
-
     /// The rules of the secure sum of a round of arrays of this `layout`, after the mean `last`.
     /// What clients contribute follows from that mean, so all must have the same.
-    pub(super) fn rules(
+    pub(crate) fn rules(
         &self,
         session: SessionId,
         round: u32,
@@ -316,71 +313,4 @@ impl Job {
 enum Coder {
     Mean(WeightedMean),
     Sum(Fixed),
-}
-
-/// The result of a round.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Mean {
-    /// The number of the round, from 1.
-    pub round: u32,
-    /// The weighted mean of the contributors' arrays, or their sum.
-    pub arrays: Arrays,
-    /// The total weight of the contributors. For a sum, the number of contributors.
-    pub weight: f64,
-    /// The contributors.
-    pub contributors: Vec<PartyId>,
-}
-
-impl Mean {
-    /// The digest by which parties compare the mean of the round before.
-    fn digest(&self) -> [u8; 32] {
-        let mut hash = Sha256::new();
-        hash.update(b"undertone/v1/mean");
-        hash.update(self.round.to_le_bytes());
-        hash.update((self.contributors.len() as u32).to_le_bytes());
-        for contributor in &self.contributors {
-            hash.update(contributor.to_wire().to_le_bytes());
-        }
-        hash.update(self.weight.to_le_bytes());
-        hash.update(self.arrays.layout().write());
-        for values in self.arrays.to_doubles().chunks(1 << 12) {
-            let bytes: Vec<u8> = values
-                .iter()
-                .flat_map(|value| value.to_le_bytes())
-                .collect();
-            hash.update(bytes);
-        }
-        hash.finalize().into()
-    }
-}
-
-/// The terms of a client: it takes part in no job beyond them.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Terms {
-    /// Most rounds. Every round reveals another mean.
-    pub max_rounds: u32,
-    /// Fewest contributors of a round. With two, each learns the other's values from the mean.
-    pub min_clients: usize,
-    /// The largest `bound` of a job. The larger it is, the coarser the values are.
-    pub max_bound: f64,
-    /// The largest `max_weight` of a job, for the same reason.
-    pub max_weight: f64,
-    /// Fewest clients of a group in a job of several rounds. `None` accepts jobs without groups.
-    pub groups: Option<usize>,
-    /// Whether to accept only jobs that keep values private from a malicious server. `None` means
-    /// yes if the client knows a key of every client on the roster.
-    pub malicious_server: Option<bool>,
-}
-
-impl Default for Terms {
-    fn default() -> Self {
-        Self {
-            max_rounds: 1000,
-            min_clients: 3,
-            max_bound: 1e9,
-            max_weight: 1e9,
-            groups: Some(MIN_GROUP),
-            malicious_server: None,
-        }
-    }
 }

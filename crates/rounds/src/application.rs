@@ -1,18 +1,22 @@
-//! The server's half of the application.
+//! The two halves of the application.
 
 use std::fmt;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use undertone_job::Checkpoint;
-use undertone_job::StateError;
-use undertone_kdf::Seed;
-use undertone_node::{Application, Facts, JobError, Next, Seat, deadlines};
-use undertone_party::{Abort, Aborted, Party, PartyId, Phase};
+use undertone_job::{
+    Application, Checkpoint, Entries, Next, Participant, SessionContext, StateError, Unwilling,
+    check_credentials,
+};
+use undertone_kernel::Prg;
+use undertone_party::{Abort, Aborted, PartyId, Phase, Script};
 
-use super::file::{File, facts, to_offer};
-use super::{Job, Mean, lock};
-use crate::rounds::{self, Kept, Report};
+use crate::PHASES;
+use crate::client::{Contributor, Source, Step};
+use crate::job::Job;
+use crate::mean::Mean;
+use crate::server::{Kept, Report, Session};
+use crate::terms::Terms;
 
 /// Attempts at a round before the server gives up the job.
 const ATTEMPTS: u32 = 3;
@@ -20,9 +24,11 @@ const ATTEMPTS: u32 = 3;
 /// A callback for the mean of each round.
 type OnMean = Box<dyn FnMut(&Mean) + Send>;
 
-/// The server's half: one session for each round.
-pub struct Sum {
+/// The server's half: a session for each round, and perhaps one in which clients that had no part
+/// in the last round get its mean.
+pub struct Server {
     job: Job,
+    /// A party writes it when its round is finished, before any client learns the mean.
     kept: Arc<Mutex<Arc<Kept>>>,
     checkpoint: Option<Arc<Checkpoint>>,
     on_mean: Option<OnMean>,
@@ -31,22 +37,22 @@ pub struct Sum {
     /// The number of failures of the current round.
     failed: u32,
     begun: bool,
-    results: Facts,
+    results: Entries,
 }
 
-impl fmt::Debug for Sum {
+impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "Sum(after round {} of {})",
-            self.finished(),
-            self.job.rounds
-        )
+        let (finished, rounds) = (self.finished(), self.job.rounds);
+        write!(f, "Server(after round {finished} of {rounds})")
     }
 }
 
-impl Sum {
-    /// The application that runs `job`, with all clients in every round.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Server {
+    /// The server of `job`.
     pub fn new(job: Job) -> Self {
         Self {
             job,
@@ -56,38 +62,12 @@ impl Sum {
             announced: 0,
             failed: 0,
             begun: false,
-            results: Facts::new(),
+            results: Entries::new(),
         }
     }
 
-    /// The application of a job file, for a roster of `clients` clients. `signed` says whether all
-    /// of them have keys. Without keys their values are not private from a malicious server.
-    ///
-    /// # Errors
-    /// A [`JobError`] that says what is wrong, and where.
-    pub fn parse(text: &str, clients: usize, signed: bool) -> Result<Self, JobError> {
-        let file: File = deadlines::parameters(text)?;
-        if let Some(stated) = file.clients.filter(|stated| *stated != clients) {
-            return Err(JobError::new(format!(
-                "clients is {stated}, but the roster has {clients}; omit this field"
-            )));
-        }
-        Ok(Self::new(file.job(clients, signed)?))
-    }
-
-    /// Draws `clients` of the connected clients at random for each round, or more if the job needs
-    /// more.
-    #[must_use]
-    pub fn with_sample(mut self, clients: usize) -> Self {
-        let Job {
-            min_clients, trust, ..
-        } = self.job;
-        let least = trust.needed(min_clients, self.job.clients);
-        self.job.sample = Some(clients.max(least));
-        self
-    }
-
-    /// Calls `on_mean` with the mean of each round.
+    /// Calls `on_mean` with the mean of each finished round, also of one whose session failed
+    /// afterwards.
     #[must_use]
     pub fn on_mean(self, on_mean: impl FnMut(&Mean) + Send + 'static) -> Self {
         Self {
@@ -96,26 +76,13 @@ impl Sum {
         }
     }
 
-    /// Keeps the last mean in the file `path`, and continues after the round in that file. The file
-    /// is removed when the job is done.
-    ///
-    /// # Errors
-    /// A [`StateError`] when the file cannot be used.
-    pub fn with_checkpoint(mut self, path: &Path) -> Result<Self, StateError> {
-        let (checkpoint, state) =
-            Checkpoint::open(path, Self::NAME, &self.offer(), Kept::MAX_BYTES)?;
-        if let Some(state) = state {
-            let kept = Kept::read(&state, &self.job).map_err(|why| checkpoint.error(why))?;
-            self.announced = kept.finished();
-            *lock(&self.kept) = Arc::new(kept);
-        }
-        self.checkpoint = Some(Arc::new(checkpoint));
-        Ok(self)
-    }
-
     /// The number of finished rounds.
     pub fn finished(&self) -> u32 {
         lock(&self.kept).finished()
+    }
+
+    fn is_over(&self) -> bool {
+        self.finished() == self.job.rounds
     }
 
     /// Those of the clients that are `present` that can contribute.
@@ -166,49 +133,49 @@ impl Sum {
     }
 }
 
-impl Application for Sum {
-    const NAME: &'static str = "sum";
-
+impl Application for Server {
+    type Job = Job;
     type Report = Report;
 
+    fn job(&self) -> &Job {
+        &self.job
+    }
+
     fn phases(&self) -> Vec<Phase> {
-        rounds::PHASES.to_vec()
+        PHASES.to_vec()
     }
 
-    fn offer(&self) -> Vec<u8> {
-        to_offer(&self.job)
+    fn restore(&mut self, path: &Path) -> Result<(), StateError> {
+        let (checkpoint, state) = Checkpoint::of(path, &self.job, Kept::MAX_BYTES)?;
+        if let Some(state) = state {
+            let kept = Kept::read(&state, &self.job).map_err(|why| checkpoint.error(why))?;
+            self.announced = kept.finished();
+            *lock(&self.kept) = Arc::new(kept);
+        }
+        self.checkpoint = Some(Arc::new(checkpoint));
+        Ok(())
     }
 
-    fn describe(&self) -> Facts {
-        facts(&self.job)
+    fn ready(&self) -> Result<(), StateError> {
+        let checkpoint = self.checkpoint.as_ref();
+        checkpoint.map_or(Ok(()), |checkpoint| checkpoint.probe())
     }
 
+    /// Only the last mean is sent when the rounds are over.
     fn needed(&self, roster: usize) -> usize {
-        if self.finished() == self.job.rounds {
-            // Only the last mean is sent.
+        if self.is_over() {
             return 0;
         }
         self.job.trust.needed(self.job.min_clients, roster)
     }
 
     fn can_begin(&mut self, present: &[PartyId]) -> bool {
-        let is_over = self.finished() == self.job.rounds;
-        let least = self
-            .job
-            .trust
-            .needed(self.job.min_clients, self.job.clients);
-        is_over || self.able(present).len() >= least
-    }
-
-    fn ready(&self) -> Result<(), String> {
-        let checkpoint = self.checkpoint.as_ref();
-        let probed = checkpoint.map_or(Ok(()), |checkpoint| checkpoint.probe());
-        probed.map_err(|error| error.to_string())
+        self.is_over() || self.able(present).len() >= self.job.needed()
     }
 
     fn begin(&mut self) {
         // A job that was given up continues from its checkpoint.
-        if self.begun && (self.checkpoint.is_none() || self.finished() == self.job.rounds) {
+        if self.begun && (self.checkpoint.is_none() || self.is_over()) {
             *lock(&self.kept) = Arc::default();
             self.announced = 0;
         }
@@ -219,37 +186,34 @@ impl Application for Sum {
             .insert("rounds".to_owned(), self.finished().into());
     }
 
-    fn session(&self) -> u32 {
+    fn number(&self) -> u32 {
         self.finished()
     }
 
-    fn members(&mut self, present: &[PartyId]) -> Vec<PartyId> {
+    fn members(&mut self, present: &[PartyId], draws: &mut Prg) -> Vec<PartyId> {
         match self.job.sample {
-            _ if self.finished() == self.job.rounds => present.to_vec(),
-            Some(sample) => draw(self.units(present), sample),
+            _ if self.is_over() => present.to_vec(),
+            Some(sample) => draw(self.units(present), sample, draws),
             None => self.able(present),
         }
     }
 
     fn server(
         &mut self,
-        seat: Seat,
+        at: SessionContext,
         clients: Vec<PartyId>,
-    ) -> Result<impl Party<Output = Report> + 'static + use<>, Abort> {
+    ) -> Result<Script<'static, Report>, Abort> {
         // A session that failed may have finished its round.
         self.announce();
         let (kept, checkpoint) = (Arc::clone(&self.kept), self.checkpoint.clone());
-        let server = rounds::Server {
+        let session = Session {
             job: self.job,
-            session: seat.id,
+            session: at.id,
             clients,
             kept: Arc::clone(&lock(&kept)),
-            needed: self
-                .job
-                .trust
-                .needed(self.job.min_clients, self.job.clients),
+            needed: self.job.needed(),
         };
-        Ok(server.party(move |now| {
+        Ok(session.party(move |now| {
             if let Some(checkpoint) = checkpoint {
                 checkpoint.keep(&now.write())?;
             }
@@ -258,11 +222,11 @@ impl Application for Sum {
         }))
     }
 
-    fn ended(&mut self, session: Result<Report, &Aborted>) -> Next {
+    fn ended(&mut self, report: Result<&Report, &Aborted>) -> Next {
         let before = self.announced;
         self.announce();
         let is_new = self.announced > before;
-        let is_over = match session {
+        let is_over = match report {
             Ok(Report::CaughtUp) => true,
             // Clients that were not drawn, or whose group was not whole, learn the last mean in one
             // more session.
@@ -290,16 +254,14 @@ impl Application for Sum {
         Next::Done
     }
 
-    fn results(&self) -> Facts {
+    fn results(&self) -> Entries {
         self.results.clone()
     }
 }
 
 /// Draws from `units` until there are `count` clients or more. Returns them in ascending order.
-fn draw(mut units: Vec<Vec<PartyId>>, count: usize) -> Vec<PartyId> {
-    if let Ok(seed) = Seed::from_os() {
-        seed.prg().shuffle(&mut units);
-    }
+fn draw(mut units: Vec<Vec<PartyId>>, count: usize, draws: &mut Prg) -> Vec<PartyId> {
+    draws.shuffle(&mut units);
     let mut drawn = Vec::new();
     for unit in units {
         if drawn.len() >= count {
@@ -309,4 +271,68 @@ fn draw(mut units: Vec<Vec<PartyId>>, count: usize) -> Vec<PartyId> {
     }
     drawn.sort_unstable();
     drawn
+}
+
+/// The client's half: its contributions and its terms. [`Agreed`](undertone_job::Agreed) reads its
+/// offers (ROUND-20) and keeps to one job (ROUND-22).
+#[derive(Debug)]
+pub struct Client<S> {
+    terms: Terms,
+    contributor: Contributor<S>,
+    /// The rounds of the job.
+    rounds: u32,
+}
+
+impl<S: Source> Client<S> {
+    /// A client with these `terms` and the contributions of `source`.
+    pub fn new(terms: Terms, source: S) -> Self {
+        Self {
+            terms,
+            contributor: Contributor::new(source),
+            rounds: 0,
+        }
+    }
+}
+
+impl<S: Source> Participant for Client<S> {
+    type Job = Job;
+    type Terms = Terms;
+    type Output = Step;
+
+    fn terms(&self) -> &Terms {
+        &self.terms
+    }
+
+    fn prepare(&mut self, job: &Job) -> Result<(), String> {
+        self.rounds = job.rounds;
+        Ok(())
+    }
+
+    fn client(
+        &mut self,
+        job: &Job,
+        at: SessionContext,
+    ) -> Result<Script<'static, Step>, Unwilling> {
+        // ROUND-23.
+        if at.number > job.rounds {
+            let why = format!("it starts round {}, which the job does not have", at.number);
+            return Err(Abort::cheated(PartyId::SERVER, why).into());
+        }
+        check_credentials(job, &at)?;
+        let able = self.contributor.may_take_part(at.number, &at.record);
+        able.map_err(Unwilling::Skips)?;
+        Ok(self.contributor.party(*job, at))
+    }
+
+    /// The record never lets values leave again that may be part of a sum.
+    fn may_repeat(&self) -> bool {
+        true
+    }
+
+    fn ended(&mut self, step: &Step) -> Next {
+        match step {
+            Step::Finished(mean) if mean.round < self.rounds => Next::Again,
+            Step::Finished(_) | Step::CaughtUp => Next::Done,
+        }
+    }
 }

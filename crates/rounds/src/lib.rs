@@ -28,16 +28,25 @@
 //! values again after masked words of them have left it: it asks its [`Source`] for others, or
 //! takes no part in the round.
 
+#![forbid(unsafe_code)]
+
+mod application;
+pub mod arrays;
 mod client;
 mod job;
+mod mean;
 mod messages;
 mod server;
+mod terms;
 
-pub use client::{Client, Contribution, Place, Round, Source, Step};
-pub use job::{Job, MAX_ROUNDS, Mean, Terms, check_groups};
+pub use application::{Client, Server};
+pub use client::{Contribution, Contributor, Round, Source, Step};
+pub use job::{Job, MAX_ROUNDS};
+pub use mean::Mean;
 pub use messages::MeanHeader;
-pub use server::{Kept, Report, Server};
-pub use undertone_sum::MIN_GROUP;
+pub use server::{Kept, Report, Session};
+pub use terms::Terms;
+pub use undertone_sum::{MIN_GROUP, Sampling};
 
 use undertone_party::Phase;
 
@@ -69,3 +78,10 @@ pub const PHASES: [Phase; 7] = [
     undertone_sum::UNMASK,
     RESULT,
 ];
+
+/// All parties of a job in one process.
+pub type Simulation<S> = undertone_job::Simulation<Server, Client<S>>;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use crate::arrays::{Layout, MAX_LAYOUT, MAX_VALUES};
+use undertone_job::Job as _;
 use undertone_party::{Abort, Io, PartyId, Reader, Script, SessionId, Writer};
 use undertone_setup::roster::enough;
 use undertone_sum as sum;
 
 use super::messages::{Opening, read_layout, read_number, send_mean};
 use super::{CONTRIBUTION, Job, Mean, MeanHeader, RESULT, ROUND};
-use crate::arrays::{Layout, MAX_LAYOUT, MAX_VALUES};
 
 /// The server's state between rounds.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -91,7 +92,7 @@ pub enum Report {
 
 /// The server of one session.
 #[derive(Debug)]
-pub struct Server {
+pub struct Session {
     /// The parameters of the job.
     pub job: Job,
     /// The session.
@@ -104,7 +105,7 @@ pub struct Server {
     pub needed: usize,
 }
 
-impl Server {
+impl Session {
     /// The server's party. It calls `keep` when the round is finished, before any client learns the
     /// mean. A server that continues from this state repeats no finished round.
     pub fn party(
@@ -127,7 +128,8 @@ impl Server {
             needed,
         } = self;
         let needed = needed.max(job.min_clients);
-        job.check().map_err(Abort::Final)?;
+        job.check()
+            .map_err(|fault| Abort::Final(fault.to_string()))?;
         // ROUND-19.
         if clients.len() > job.clients {
             let (here, most) = (clients.len(), job.clients);

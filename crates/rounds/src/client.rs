@@ -4,16 +4,15 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
+use crate::arrays::{Arrays, Layout, Values};
 use undertone_job::record::{self, Claims, Of, Record};
-use undertone_kdf::Seed;
-use undertone_party::{Abort, Io, PartyId, Script, SessionId};
-use undertone_setup::identity::Credentials;
+use undertone_job::{Job as _, SessionContext};
+use undertone_party::{Abort, Io, PartyId, Script};
 use undertone_sum as sum;
 use zeroize::Zeroizing;
 
 use super::messages::{Opening, read_layout, receive_mean};
 use super::{CONTRIBUTION, Job, Mean, MeanHeader, RESULT, ROUND};
-use crate::arrays::{Arrays, Layout, Values};
 
 const SERVER: PartyId = PartyId::SERVER;
 
@@ -102,9 +101,9 @@ pub trait Source: Send + 'static {
     }
 }
 
-/// A client of a job: its [`Source`], and its state between rounds.
+/// A client of a job: its [`Source`], and its state between rounds. Clones share both.
 #[derive(Debug)]
-pub struct Client<S>(Arc<Shared<S>>);
+pub struct Contributor<S>(Arc<Shared<S>>);
 
 /// The state that the parties of a client's sessions share. A party of an earlier session may still
 /// run when the next one begins.
@@ -114,12 +113,11 @@ struct Shared<S> {
     desk: Mutex<Desk<S>>,
     /// The last mean. The lock is held briefly only.
     mean: Mutex<Option<Arc<Mean>>>,
-    record: Record,
     /// The number of parties created. Only the last one may use the desk.
     parties: AtomicU64,
 }
 
-impl<S> Clone for Client<S> {
+impl<S> Clone for Contributor<S> {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))
     }
@@ -189,25 +187,9 @@ pub enum Step {
     CaughtUp,
 }
 
-/// A client's place in a session.
-#[derive(Debug)]
-pub struct Place {
-    /// The session.
-    pub session: SessionId,
-    /// The client.
-    pub me: PartyId,
-    /// The number of finished rounds, as the server announced it.
-    pub finished: u32,
-    /// The client's randomness.
-    pub seed: Seed,
-    /// With credentials the client signs its keys and checks all signatures.
-    pub credentials: Option<Credentials>,
-}
-
-impl<S: Source> Client<S> {
-    /// A client with the contributions of `source`, whose record is `record`: it never sends the
-    /// same values twice.
-    pub fn new(source: S, record: Record) -> Self {
+impl<S: Source> Contributor<S> {
+    /// A client with the contributions of `source`.
+    pub fn new(source: S) -> Self {
         let desk = Desk {
             source,
             held: None,
@@ -217,7 +199,6 @@ impl<S: Source> Client<S> {
         Self(Arc::new(Shared {
             desk: Mutex::new(desk),
             mean: Mutex::default(),
-            record,
             parties: AtomicU64::new(0),
         }))
     }
@@ -240,32 +221,40 @@ impl<S: Source> Client<S> {
         lock(&self.0.mean).clone()
     }
 
-    /// Checks that the client can take part in the round after `finished` rounds.
+    /// Checks that the client, whose record is `record`, can take part in the round after
+    /// `finished` rounds.
     ///
     /// # Errors
     /// The reason why it takes no part.
-    pub fn may_take_part(&self, finished: u32) -> Result<(), String> {
+    pub fn may_take_part(&self, finished: u32, record: &Record) -> Result<(), String> {
         let desk = match self.0.desk.try_lock() {
             Ok(desk) => desk,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             // The source is at work: nothing of its contribution has been sent.
             Err(TryLockError::WouldBlock) => return Ok(()),
         };
-        desk.may_contribute(finished + 1, &self.0.record)
+        desk.may_contribute(finished + 1, record)
     }
 
-    /// The client's party in a session of `job`. From now on parties of earlier sessions contribute
-    /// nothing and learn nothing.
-    pub fn party(&self, job: Job, place: Place) -> Script<'static, Step> {
+    /// The client's party in a session of `job`. The record in `at` never lets the same values
+    /// leave twice. From now on parties of earlier sessions contribute nothing and learn nothing.
+    pub fn party(&self, job: Job, at: SessionContext) -> Script<'static, Step> {
         let own = self.clone();
-        let place = Box::new(place);
+        let at = Box::new(at);
         let party = self.0.parties.fetch_add(1, Ordering::SeqCst) + 1;
-        Script::new(ROUND, move |io| own.run(io, job, place, party))
+        Script::new(ROUND, move |io| own.run(io, job, at, party))
     }
 
-    async fn run(self, io: Io, job: Job, place: Box<Place>, party: u64) -> Result<Step, Abort> {
+    async fn run(
+        self,
+        io: Io,
+        job: Job,
+        at: Box<SessionContext>,
+        party: u64,
+    ) -> Result<Step, Abort> {
         let cheated = |fault: &str| Abort::cheated(SERVER, fault);
-        job.check().map_err(Abort::Misuse)?;
+        job.check()
+            .map_err(|fault| Abort::Misuse(fault.to_string()))?;
 
         // docs/spec/rounds.md, step 1: the round, and the last mean if this client lacks it.
         let last = self.last();
@@ -275,7 +264,7 @@ impl<S: Source> Client<S> {
         let opening = opening.map_err(Abort::malformed(SERVER))?; // ROUND-2
         let finished = opening.finished;
         // ROUND-3.
-        if finished != place.finished {
+        if finished != at.number {
             return Err(cheated("the round is not that of the session"));
         }
         // ROUND-4.
@@ -324,7 +313,7 @@ impl<S: Source> Client<S> {
             layout,
             words,
             digest,
-        } = self.contribution(&job, round, party)?;
+        } = self.contribution(&job, round, party, &at.record)?;
         io.send(SERVER, layout.write());
         let due = read_layout(&io.require(SERVER).await?).map_err(Abort::malformed(SERVER))?;
         if let Some(difference) = layout.differs(&due) {
@@ -335,16 +324,17 @@ impl<S: Source> Client<S> {
 
         // Step 3: the sum of all clients' words.
         let last = self.last().filter(|mean| mean.round == finished);
-        let rules = job.rules(place.session, finished, &layout, last.as_deref());
-        let Place {
-            session,
+        let rules = job.rules(at.id, finished, &layout, last.as_deref());
+        let SessionContext {
+            id,
             me,
             seed,
             credentials,
+            record,
             ..
-        } = *place;
-        let session = self.0.record.session(&record::Place {
-            session,
+        } = *at;
+        let session = record.session(&record::Place {
+            session: id,
             seed: &seed,
             job: job.digest(),
         });
@@ -380,9 +370,14 @@ impl<S: Source> Client<S> {
 
     /// The contribution to `round`: that of an earlier attempt if none of it has been sent,
     /// otherwise a new one from the source.
-    fn contribution(&self, job: &Job, round: u32, party: u64) -> Result<Encoded, Abort> {
+    fn contribution(
+        &self,
+        job: &Job,
+        round: u32,
+        party: u64,
+        record: &Record,
+    ) -> Result<Encoded, Abort> {
         let mut desk = self.desk(party)?;
-        let record = &self.0.record;
         desk.may_contribute(round, record).map_err(Abort::Misuse)?;
         let held = desk.held.take();
         let unsent = held.filter(|held| held.round == round && !held.was_sent(record));
