@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use undertone::job::{Agreed, Record};
 use undertone::node::client::{self, JoinError};
-use undertone::node::{Served, member};
+use undertone::node::{Served, membership};
 use undertone::rounds::{self, CONTRIBUTION, Contribution, Mean, Round, Sampling, Server, Source};
 use undertone::sum::{SamplingTerms, UNMASK};
 use undertone_tests::network::{Kit, LONG, Means, Proxy, World};
@@ -69,7 +69,7 @@ async fn a_job_of_many_rounds_has_one_deadline() {
                 max_rounds: 100_000,
                 ..Means::terms()
             };
-            let member = member::join(world.client(index).unwrap(), terms, Record::simulated());
+            let member = membership::join(world.client(index).unwrap(), terms, Record::simulated());
             tokio::spawn(contribute(kit.clone(), member, index, u32::MAX))
         })
         .collect();
@@ -87,7 +87,7 @@ async fn a_job_of_many_rounds_has_one_deadline() {
 /// Contributes to every round before `until`, then leaves. Returns the means.
 async fn contribute(
     kit: Means,
-    mut member: member::Member,
+    mut member: membership::Membership,
     index: usize,
     until: u32,
 ) -> Result<Vec<Arc<Mean>>, JoinError> {
@@ -122,7 +122,7 @@ async fn a_program_contributes_to_rounds() {
     let tasks: Vec<_> = (0..kit.clients())
         .map(|index| {
             let until = if index == 2 { 3 } else { u32::MAX };
-            let member = member::join(
+            let member = membership::join(
                 world.client(index).unwrap(),
                 Means::terms(),
                 Record::simulated(),
@@ -279,7 +279,7 @@ async fn a_program_that_drops_a_round_leaves() {
         .unwrap();
     let config = world.client(0).unwrap();
     let dropped = tokio::spawn(async move {
-        let mut member = member::join(config, Means::terms(), Record::simulated());
+        let mut member = membership::join(config, Means::terms(), Record::simulated());
         drop(member.next_round().await?);
         member.next_round().await.map(drop)
     });
@@ -327,7 +327,7 @@ async fn a_group_ends_with_its_first_client_that_leaves() {
                 sampling: SamplingTerms::default(),
                 ..Means::terms()
             };
-            let member = member::join(world.client(index).unwrap(), terms, Record::simulated());
+            let member = membership::join(world.client(index).unwrap(), terms, Record::simulated());
             tokio::spawn(contribute(kit.clone(), member, index, until))
         })
         .collect();

@@ -9,12 +9,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use undertone::job::SessionContext;
+use undertone::job::{Application, SessionContext};
 use undertone::node::client::{self, JoinError, Joined};
 use undertone::node::keys::{self, Trial};
 use undertone::node::server::{self, Server, Watch};
 use undertone::node::status::JobReport;
-use undertone::node::{Application, Certificate, ServeError};
+use undertone::node::{Certificate, ServeError, Served};
 use undertone::party::{Party, Phase};
 use undertone::setup::identity::Identity;
 
@@ -36,7 +36,7 @@ pub trait Kit: Clone + Send + Sync + 'static {
     fn clients(&self) -> usize;
 
     /// The server's half, for a job that needs `min_clients` clients.
-    fn application(&self, min_clients: usize) -> Self::Application;
+    fn application(&self, min_clients: usize) -> Served<Self::Application>;
 
     /// The phases with messages, in order.
     fn phases(&self) -> Vec<Phase>;
@@ -117,7 +117,7 @@ impl World {
     /// When it cannot be started.
     pub async fn start(
         count: usize,
-        application: impl Application,
+        application: Served<impl Application>,
         change: impl FnOnce(&mut server::Config),
     ) -> Result<Self, Failure> {
         let hosts = ["localhost".to_owned(), "127.0.0.1".to_owned()];
@@ -140,7 +140,7 @@ impl World {
     pub async fn serve(
         trial: Arc<Trial>,
         config: server::Config,
-        application: impl Application,
+        application: Served<impl Application>,
         address: SocketAddr,
     ) -> Result<Self, Failure> {
         let server = Server::bind(address, config, application).await?;

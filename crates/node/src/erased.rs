@@ -7,10 +7,11 @@
 
 use std::any::Any;
 
+use undertone_job::{Agreed, Application, Job, Participant, SessionContext, entries};
+use undertone_kdf::Seed;
 use undertone_party::{Abort, Aborted, Inbox, Party, PartyId, Phase, Step};
-use undertone_setup::identity::Credentials;
 
-use crate::application::{Application, Decline, Facts, Next, Participant, Seat, Unwilling};
+use crate::application::{Decline, Facts, Next, Served, Unwilling};
 
 /// A party's result. Only the half that made the party knows its type.
 pub(crate) type Output = Box<dyn Any + Send>;
@@ -60,7 +61,7 @@ impl Party for AnyParty {
     }
 }
 
-/// An [`Application`] of any type.
+/// The server's half of any application.
 pub(crate) trait AnyApplication: Send {
     fn name(&self) -> &'static str;
     fn phases(&self) -> Vec<Phase>;
@@ -73,111 +74,118 @@ pub(crate) trait AnyApplication: Send {
     fn session(&self) -> u32;
     fn eligible(&self) -> Option<Vec<PartyId>>;
     fn members(&mut self, present: &[PartyId]) -> Vec<PartyId>;
-    fn server(&mut self, seat: Seat, clients: Vec<PartyId>) -> Result<AnyParty, Abort>;
+    fn server(&mut self, at: SessionContext, clients: Vec<PartyId>) -> Result<AnyParty, Abort>;
     fn ended(&mut self, session: Result<Output, &Aborted>) -> Next;
     fn results(&self) -> Facts;
 }
 
-impl<A: Application> AnyApplication for A {
+impl<A: Application> AnyApplication for Served<A> {
     fn name(&self) -> &'static str {
-        A::NAME
+        A::Job::NAME
     }
 
     fn phases(&self) -> Vec<Phase> {
-        Application::phases(self)
+        self.phases()
     }
 
     fn offer(&self) -> Vec<u8> {
-        Application::offer(self)
+        self.offer()
     }
 
     fn describe(&self) -> Facts {
-        Application::describe(self)
+        entries(self.application.job())
     }
 
     fn needed(&self, roster: usize) -> usize {
-        Application::needed(self, roster)
+        self.application.needed(roster)
     }
 
     fn can_begin(&mut self, present: &[PartyId]) -> bool {
-        Application::can_begin(self, present)
+        self.application.can_begin(present)
     }
 
     fn ready(&self) -> Result<(), String> {
-        Application::ready(self)
+        let ready = self.application.ready();
+        ready.map_err(|error| error.to_string())
     }
 
     fn begin(&mut self) {
-        Application::begin(self);
+        self.observed.clear();
+        self.application.begin();
     }
 
     fn session(&self) -> u32 {
-        Application::session(self)
+        self.application.number()
     }
 
     fn eligible(&self) -> Option<Vec<PartyId>> {
-        Application::eligible(self)
+        self.application.eligible()
     }
 
+    /// None if the system has no randomness.
     fn members(&mut self, present: &[PartyId]) -> Vec<PartyId> {
-        Application::members(self, present)
+        match Seed::from_os() {
+            Ok(seed) => self.application.members(present, &mut seed.prg()),
+            Err(_) => Vec::new(),
+        }
     }
 
-    fn server(&mut self, seat: Seat, clients: Vec<PartyId>) -> Result<AnyParty, Abort> {
-        let party = Application::server(self, seat, clients)?;
+    fn server(&mut self, at: SessionContext, clients: Vec<PartyId>) -> Result<AnyParty, Abort> {
+        let party = self.application.server(at, clients)?;
         Ok(AnyParty(Box::new(party)))
     }
 
     fn ended(&mut self, session: Result<Output, &Aborted>) -> Next {
-        Application::ended(self, session.map(typed))
+        let session = session.map(typed::<A::Report>);
+        let next = self
+            .application
+            .ended(session.as_ref().map_err(|aborted| *aborted));
+        if let (Ok(report), Some(observe)) = (&session, &mut self.observe) {
+            self.observed.extend(observe(report));
+        }
+        next
     }
 
     fn results(&self) -> Facts {
-        Application::results(self)
+        let mut results = self.application.results();
+        results.extend(self.observed.clone());
+        results
     }
 }
 
-/// A [`Participant`] of any type.
+/// A client of any application.
 pub(crate) trait AnyParticipant: Send {
     fn name(&self) -> &'static str;
-    fn describe(&self, job: &[u8]) -> Result<Facts, String>;
-    fn agree(&mut self, job: &[u8], signed: bool) -> Result<(), Decline>;
-    fn client(
-        &mut self,
-        seat: Seat,
-        credentials: Option<Credentials>,
-    ) -> Result<AnyParty, Unwilling>;
+    fn describe(&self, offer: &[u8]) -> Result<Facts, String>;
+    fn agree(&mut self, offer: &[u8], signed: bool) -> Result<(), Decline>;
+    fn client(&mut self, at: SessionContext) -> Result<AnyParty, Unwilling>;
     fn may_repeat(&self) -> bool;
     fn ended(&mut self, output: Output) -> Next;
 }
 
-impl<P: Participant> AnyParticipant for P {
+impl<P: Participant> AnyParticipant for Agreed<P> {
     fn name(&self) -> &'static str {
-        P::NAME
+        P::Job::NAME
     }
 
-    fn describe(&self, job: &[u8]) -> Result<Facts, String> {
-        Participant::describe(self, job)
+    fn describe(&self, offer: &[u8]) -> Result<Facts, String> {
+        self.describe(offer)
     }
 
-    fn agree(&mut self, job: &[u8], signed: bool) -> Result<(), Decline> {
-        Participant::agree(self, job, signed)
+    fn agree(&mut self, offer: &[u8], signed: bool) -> Result<(), Decline> {
+        self.agree(offer, signed)
     }
 
-    fn client(
-        &mut self,
-        seat: Seat,
-        credentials: Option<Credentials>,
-    ) -> Result<AnyParty, Unwilling> {
-        let party = Participant::client(self, seat, credentials)?;
+    fn client(&mut self, at: SessionContext) -> Result<AnyParty, Unwilling> {
+        let party = self.client(at)?;
         Ok(AnyParty(Box::new(party)))
     }
 
     fn may_repeat(&self) -> bool {
-        Participant::may_repeat(self)
+        self.may_repeat()
     }
 
     fn ended(&mut self, output: Output) -> Next {
-        Participant::ended(self, typed(output))
+        self.ended(typed::<P::Output>(output))
     }
 }

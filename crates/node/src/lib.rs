@@ -13,7 +13,7 @@
 //! | [`tls`], [`randomness`] | certificates; the source of randomness |
 //!
 //! This crate implements no protocol and knows no application. It runs any implementation of
-//! [`Application`] and [`Participant`]. Each client has one outbound connection. The server relays
+//! [`Application`](undertone_job::Application) and [`Participant`](undertone_job::Participant). Each client has one outbound connection. The server relays
 //! frames between clients, whose payloads are sealed if the protocol seals them. A client that
 //! loses its connection may return within a grace time. After that time every other party treats it
 //! as gone. The specification is `docs/spec/network.md`.
@@ -42,7 +42,7 @@ pub mod tls;
 mod trust;
 mod wire;
 
-pub use application::{Application, Decline, Facts, Next, Participant, Seat, Served, Unwilling};
+pub use application::{Decline, Facts, Next, Served, Unwilling};
 pub use client::{JoinError, Joined, join};
 pub use deadlines::{Deadlines, JobError};
 pub use randomness::Randomness;

@@ -85,10 +85,10 @@ fn join<P: Participant>(
     record: &Record,
     progress: Option<Py<PyAny>>,
     make: impl FnOnce(&Home) -> P,
-) -> PyResult<(Agreed<P>, Joined)> {
+) -> PyResult<(Agreed<Ready<P>>, Joined)> {
     let caller = Caller::new(interrupt);
     let home = caller.home();
-    let mut participant = Ready(Agreed::new(make(&home), record.clone()));
+    let mut participant = Agreed::new(Ready(make(&home)), record.clone());
     if let Some(progress) = progress {
         let progress = Arc::new(progress);
         config.observer = Some(Arc::new(move |phase| {
@@ -119,7 +119,7 @@ fn join<P: Participant>(
         raised => raised,
     };
     match joined {
-        Ok(joined) => Ok((participant.0, joined)),
+        Ok(joined) => Ok((participant, joined)),
         Err(error) => {
             // Peers read less.
             let error = record

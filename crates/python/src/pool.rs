@@ -11,9 +11,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
-use undertone::node::{Decline, Facts, Next, Participant, Seat, Unwilling};
-use undertone::party::{Abort, Inbox, Party, Phase, Step};
-use undertone::setup::identity::Credentials;
+use undertone::job::{Next, Participant, SessionContext, Unwilling};
+use undertone::party::{Abort, Inbox, Party, Phase, Script, Step};
 
 /// The process whose global pool may be used: the first one that used the engine. 0 for none.
 static FIRST: AtomicU32 = AtomicU32::new(0);
@@ -59,35 +58,38 @@ pub(crate) fn detach<T: Send>(
     py.detach(work)
 }
 
-/// A participant whose parties run on threads that are ready for work.
+/// A client's half whose parties run on threads that are ready for work.
 pub(crate) struct Ready<P>(pub(crate) P);
 
 impl<P: Participant> Participant for Ready<P> {
-    const NAME: &'static str = P::NAME;
-
+    type Job = P::Job;
+    type Terms = P::Terms;
     type Output = P::Output;
 
-    fn describe(&self, job: &[u8]) -> Result<Facts, String> {
-        self.0.describe(job)
+    fn terms(&self) -> &P::Terms {
+        self.0.terms()
     }
 
-    fn agree(&mut self, job: &[u8], signed: bool) -> Result<(), Decline> {
-        self.0.agree(job, signed)
+    fn prepare(&mut self, job: &P::Job) -> Result<(), String> {
+        self.0.prepare(job)
     }
 
     fn client(
         &mut self,
-        seat: Seat,
-        credentials: Option<Credentials>,
-    ) -> Result<impl Party<Output = P::Output> + 'static + use<P>, Unwilling> {
-        self.0.client(seat, credentials).map(Stepped)
+        job: &P::Job,
+        at: SessionContext,
+    ) -> Result<Script<'static, P::Output>, Unwilling> {
+        let party = Stepped(self.0.client(job, at)?);
+        Ok(Script::new(party.phase(), move |io| async move {
+            io.run(party).await
+        }))
     }
 
     fn may_repeat(&self) -> bool {
         self.0.may_repeat()
     }
 
-    fn ended(&mut self, output: P::Output) -> Next {
+    fn ended(&mut self, output: &P::Output) -> Next {
         self.0.ended(output)
     }
 }

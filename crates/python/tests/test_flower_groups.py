@@ -174,7 +174,7 @@ def test_clients_refuse_free_sampling_and_smaller_groups(tmp_path: Path) -> None
     for terms, rules in accepted:
         secured, _ = start(FakeGrid(client(**terms), 5, tmp_path), **rules)
         assert len(secured.rounds[0].contributors) == 5
-    with pytest.raises(ValueError, match="groups is 4"):
+    with pytest.raises(ValueError, match="groups: is 4"):
         SecureGrid(FakeGrid(client(), 5, tmp_path), **RULES, groups=4)
 
 

@@ -17,7 +17,7 @@ use undertone::job::Record;
 use undertone::label::{Features, Rows};
 use undertone::node::keys::{Trial, trial};
 use undertone::node::server::{self, Server};
-use undertone::node::{Certificate, JoinError, Served, client, member};
+use undertone::node::{Certificate, JoinError, Served, client, membership};
 use undertone::rounds::{Job, Sampling, Server as Sums, Terms};
 use undertone::setup::identity::Identity;
 use undertone::sum::{SamplingTerms, Trust};
@@ -120,7 +120,7 @@ async fn take_part(
         },
         ..Terms::default()
     };
-    let mut member = member::join(config, terms, Record::simulated());
+    let mut member = membership::join(config, terms, Record::simulated());
     while let Some(round) = member.next_round().await? {
         if leaves(round.number) {
             return member.leave().await;

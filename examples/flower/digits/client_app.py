@@ -8,7 +8,7 @@ from flwr.clientapp import ClientApp
 from numpy.typing import NDArray
 
 from digits import task
-from undertone import Labels, TrainTerms
+from undertone import Labels, LabelTerms, TrainTerms
 from undertone.flower import SIMULATED, labelled, secure, trained
 
 # The client's own terms. They are in its code: the server chooses the run config. The record of
@@ -71,7 +71,7 @@ def save(labels: Labels, context: Context) -> None:
 
 # The server of this example colludes with nobody, so these clients accept psm, too.
 BACKENDS = ("lwe", "psm")
-app.query("undertone")(labelled(load, save, record=SIMULATED, backends=BACKENDS))
+app.query("undertone")(labelled(load, save, record=SIMULATED, terms=LabelTerms(backends=BACKENDS)))
 
 # Mode propagate: a job of training with propagated labels.
 app.query("undertone_train")(

@@ -2,8 +2,8 @@
 
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tonic::{Request, Response, Status as Refused};
-use undertone::job::is_hidden;
-use undertone::node::Application;
+use undertone::job::{Application, Job, is_hidden};
+
 use undertone_tests::network::names;
 
 use super::*;
@@ -54,7 +54,7 @@ impl Call {
     /// Offers the job of `kit`, and takes the client's answer.
     async fn offer<K: Kit>(&mut self, kit: &K) {
         self.say(ServerSays::Offer(testing::Offer {
-            application: K::Application::NAME.into(),
+            application: <K::Application as Application>::Job::NAME.into(),
             job: kit.application(3).offer().into(),
             deadlines: Vec::new(),
         }));
@@ -146,9 +146,13 @@ pub(super) async fn a_wrong_challenge_ends_the_client<K: Kit>(kit: K) {
 pub(super) async fn a_job_of_another_application_is_declined<K: Kit>(kit: K) {
     for (application, job, expected) in [
         ("other", kit.application(3).offer(), "runs the application"),
-        (K::Application::NAME, b"\xff".to_vec(), ""),
         (
-            K::Application::NAME,
+            <K::Application as Application>::Job::NAME,
+            b"\xff".to_vec(),
+            "",
+        ),
+        (
+            <K::Application as Application>::Job::NAME,
             b"\"\\u001b[2J\" = 1\n".to_vec(),
             "[2J",
         ),
@@ -182,7 +186,7 @@ pub(super) async fn a_deadline_without_end_is_declined<K: Kit>(kit: K) {
         let mut call = calls.recv().await.unwrap();
         call.challenge().await;
         call.say(ServerSays::Offer(testing::Offer {
-            application: K::Application::NAME.into(),
+            application: <K::Application as Application>::Job::NAME.into(),
             job: kit.application(3).offer().into(),
             deadlines: vec![testing::Deadline {
                 phase,

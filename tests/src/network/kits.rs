@@ -67,7 +67,7 @@ impl Labels {
 }
 
 impl Kit for Labels {
-    type Application = Served<label::Server>;
+    type Application = label::Server;
     type Outcome = Outcome;
 
     fn clients(&self) -> usize {
@@ -243,7 +243,7 @@ impl Source for Given {
 }
 
 impl Kit for Means {
-    type Application = Served<rounds::Server>;
+    type Application = rounds::Server;
     type Outcome = Vec<Arc<Mean>>;
 
     fn clients(&self) -> usize {

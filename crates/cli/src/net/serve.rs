@@ -9,12 +9,11 @@ use std::time::SystemTime;
 use clap::Args;
 use tokio::net::TcpListener;
 use undertone::data::arrays_to_npz;
-use undertone::job::{self, Job, Known};
+use undertone::job::{Application, Job, Known};
 use undertone::node::server::{self, Server};
 use undertone::node::status::JobReport;
-use undertone::node::{
-    Application, Deadlines, Facts, ServeError, Served, Verdict, admin, deadlines, jobs,
-};
+use undertone::node::{Deadlines, Facts, ServeError, Served, Verdict, admin, deadlines, jobs};
+use undertone::party::Phase;
 #[cfg(feature = "train")]
 use undertone::party::{PartyId, SessionId};
 use undertone::rounds::{self, Mean};
@@ -137,8 +136,8 @@ impl JobFile {
         Failure::in_file(&self.path, error)
     }
 
-    fn deadlines(&self, application: &impl Application) -> Result<Deadlines, Failure> {
-        let deadlines = Deadlines::parse(&self.text, &application.phases());
+    fn deadlines(&self, phases: &[Phase]) -> Result<Deadlines, Failure> {
+        let deadlines = Deadlines::parse(&self.text, phases);
         deadlines.map_err(|error| self.unusable(error))
     }
 }
@@ -297,7 +296,7 @@ impl Serve {
     }
 
     /// The application with the state in the file of `--checkpoint`, if there is one.
-    fn restored<A: job::Application>(&self, mut application: A) -> Result<A, Failure> {
+    fn restored<A: Application>(&self, mut application: A) -> Result<A, Failure> {
         if let Some(path) = &self.checkpoint {
             application.restore(path).map_err(Failure::data)?;
         }
@@ -334,12 +333,12 @@ impl Serve {
         &self,
         config: server::Config,
         job: &JobFile,
-        application: impl Application,
+        application: Served<impl Application>,
         warnings: &Warnings,
         show: Show,
     ) -> Result<(), Failure> {
         let config = server::Config {
-            deadlines: job.deadlines(&application)?,
+            deadlines: job.deadlines(&application.phases())?,
             ..config
         };
         let server = Box::pin(Server::bind(self.listen, config, application));

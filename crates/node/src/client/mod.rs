@@ -10,10 +10,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use undertone_job::{Agreed, Participant};
 use undertone_party::{Aborted, Ledger, PartyId, Phase};
 use undertone_setup::identity::Identity;
 
-use crate::application::{Decline, Participant};
+use crate::application::Decline;
 use crate::erased::AnyParticipant;
 use crate::randomness::Randomness;
 use crate::roster::Roster;
@@ -192,13 +193,13 @@ pub enum JoinError {
     Stopped,
 }
 
-/// Takes part in a job as `participant`, until the job ends or `stop` resolves.
+/// Takes part in a job as the client `participant`, until the job ends or `stop` resolves.
 ///
 /// # Errors
 /// A [`JoinError`].
 pub async fn join<P: Participant>(
     config: &Config,
-    participant: &mut P,
+    participant: &mut Agreed<P>,
     stop: impl Future<Output = ()> + Send,
 ) -> Result<Joined, JoinError> {
     join_any(config, participant, Box::pin(stop)).await

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
+use undertone_job::SessionContext;
 use undertone_party::{Abort, Aborted, Endpoint, Ledger, PartyId, Phase};
 
 use super::lobby::{Gather, Gathered, Lobby, Start};
 use super::session::{ServerLine, Session, State};
 use super::{FAREWELL, ServeError, TICK};
-use crate::application::{Next, Seat};
+use crate::application::Next;
 use crate::drive::{self, drive, limits};
 use crate::erased::{AnyApplication, Output};
 use crate::flow::Links;
@@ -330,15 +331,12 @@ async fn run_session(
         "session starts"
     );
     let guard = Guard(Arc::clone(&session));
-    let seat = Seat {
-        id,
-        me: PartyId::SERVER,
-        seed,
+    let at = SessionContext {
         job,
-        session: number,
-        peers: None,
+        number,
+        ..SessionContext::new(id, PartyId::SERVER, seed)
     };
-    let party = application.server(seat, members);
+    let party = application.server(at, members);
     let endpoint = party.map(|party| Endpoint::new(PartyId::SERVER, id, limits(), party));
     let links = Links::new(PartyId::SERVER, id, session.window(), limits());
     let (tell, ended) = tokio::sync::oneshot::channel();

@@ -21,9 +21,10 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 use tokio_stream::wrappers::ReceiverStream;
+use undertone_job::Application;
 use undertone_party::Phase;
 
-use crate::application::{Application, Facts};
+use crate::application::{Facts, Served};
 use crate::deadlines::Deadlines;
 use crate::erased::AnyApplication;
 use crate::randomness::Randomness;
@@ -232,7 +233,7 @@ impl Server {
     pub async fn bind(
         address: SocketAddr,
         config: Config,
-        application: impl Application,
+        application: Served<impl Application>,
     ) -> Result<Self, ServeError> {
         Self::bind_any(address, config, Box::new(application)).await
     }

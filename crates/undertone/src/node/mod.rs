@@ -80,6 +80,6 @@
 //! ```
 
 pub mod jobs;
-pub mod member;
+pub mod membership;
 
 pub use undertone_node::*;

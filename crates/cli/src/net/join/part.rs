@@ -3,8 +3,7 @@
 use std::path::Path;
 
 use serde::Serialize;
-use undertone::job::Record;
-use undertone::node::Participant;
+use undertone::job::{Agreed, Participant, Record};
 use undertone::node::client::{Config, JoinError, Joined, join};
 use undertone::party::PartyId;
 use undertone_lab::output::Output;
@@ -43,7 +42,7 @@ impl Costs {
 /// Takes part in a job, until it ends, the user interrupts it, or the record refuses an answer.
 pub(super) fn take_part(
     config: &Config,
-    participant: &mut impl Participant,
+    participant: &mut Agreed<impl Participant>,
     record: &Record,
 ) -> Result<Joined, Failure> {
     let mut joined = Joined::default();

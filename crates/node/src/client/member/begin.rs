@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use undertone_job::columns;
+use undertone_job::{SessionContext, columns};
 use undertone_party::{Abort, Aborted, PartyId};
 use undertone_setup::identity::Credentials;
 
 use super::{DECLINED, Member};
-use crate::application::{Decline, Seat, Unwilling};
+use crate::application::{Decline, Unwilling};
 use crate::client::connection::Connection;
 use crate::client::session::{Place, Session};
 use crate::client::{JoinError, START};
@@ -166,15 +166,15 @@ impl Member<'_> {
             cause,
         };
         let seed = self.config.randomness.party(id, me);
-        let seat = Seat {
-            id,
-            me,
-            seed: seed.map_err(|error| abort(Abort::Misuse(error.to_string())))?,
+        let seed = seed.map_err(|error| abort(Abort::Misuse(error.to_string())))?;
+        let at = SessionContext {
             job: start.job,
-            session: start.number,
+            number: start.number,
+            credentials,
             peers: roster.map(|roster| Arc::new(roster.peers())),
+            ..SessionContext::new(id, me, seed)
         };
-        let party = match self.participant.client(seat, credentials) {
+        let party = match self.participant.client(at) {
             Ok(party) => party,
             Err(Unwilling::Leaves(cause)) => return Err(abort(cause).into()),
             Err(Unwilling::Skips(why)) => {

@@ -5,7 +5,7 @@
 //!
 //! use undertone::arrays::Arrays;
 //! use undertone::job::record::{Record, Volatile};
-//! use undertone::node::{client::Config, member};
+//! use undertone::node::{client::Config, membership};
 //! use undertone::rounds::Terms;
 //!
 //! # fn train(model: &mut Arrays) -> (Arrays, f64) { (model.clone(), 1.0) }
@@ -13,7 +13,7 @@
 //! # async fn take_part(config: Config, mut model: Arrays) -> Result<(), Error> {
 //! // Made once by `undertone record new ward-7`.
 //! let record = Record::open(Path::new("records"), "ward-7", Volatile::Refused)?;
-//! let mut member = member::join(config, Terms::default(), record);
+//! let mut member = membership::join(config, Terms::default(), record);
 //! while let Some(round) = member.next_round().await? {
 //!     if let Some(mean) = &round.mean {
 //!         model = mean.arrays.clone(); // also a mean that this client missed
@@ -40,12 +40,12 @@ use crate::arrays::Arrays;
 use crate::rounds::{self, Client, Contribution, Mean, Source, Terms};
 
 /// Takes part in a job, in a task of the current tokio runtime. The program receives rounds, and
-/// contributes to them, through the returned [`Member`]. `record` says which values the client has
+/// contributes to them, through the returned [`Membership`]. `record` says which values the client has
 /// sent.
 ///
 /// # Panics
 /// When called outside a tokio runtime.
-pub fn join(config: client::Config, terms: Terms, record: Record) -> Member {
+pub fn join(config: client::Config, terms: Terms, record: Record) -> Membership {
     let (tell, rounds) = tokio::sync::mpsc::unbounded_channel();
     let mean = Arc::<Mutex<Option<Arc<Mean>>>>::default();
     let source = Asks {
@@ -61,7 +61,7 @@ pub fn join(config: client::Config, terms: Terms, record: Record) -> Member {
         let mut client = Agreed::new(Client::new(terms, source), record);
         client::join(&config, &mut client, stop).await
     });
-    Member {
+    Membership {
         rounds,
         mean,
         task: Some(task),
@@ -72,7 +72,7 @@ pub fn join(config: client::Config, terms: Terms, record: Record) -> Member {
 /// A client of a job, inside a program. Dropping it leaves the job.
 #[derive(Debug)]
 #[must_use = "dropping it leaves the job"]
-pub struct Member {
+pub struct Membership {
     rounds: tokio::sync::mpsc::UnboundedReceiver<Round>,
     mean: Arc<Mutex<Option<Arc<Mean>>>>,
     task: Option<JoinHandle<Result<Joined, JoinError>>>,
@@ -80,7 +80,7 @@ pub struct Member {
     stop: oneshot::Sender<()>,
 }
 
-impl Member {
+impl Membership {
     /// Waits for the next round. `None` when the job is done.
     ///
     /// # Errors
