@@ -8,7 +8,8 @@ use undertone_garble::{Bit, Builder, Circuit, Number, index_bits};
 use undertone_kernel::pack::{pack, packed_len, unpack};
 use undertone_kernel::{BitMatrix, Wiped};
 
-use crate::job::MAX_CLASSES;
+/// Most classes.
+pub const MAX_CLASSES: usize = 1 << 10;
 
 /// The class of each row, or none.
 pub type Labels = Vec<Option<u16>>;

@@ -11,11 +11,9 @@ use undertone_kdf::Seed;
 use undertone_party::{Abort, PartyId, SessionId};
 use undertone_sum::{Audience, Rules, Shape, Suite, Trust, Wiring};
 
+pub use crate::ballots::MAX_CLASSES;
 use crate::ballots::{Layout, labels_len};
 use crate::noise::Noise;
-
-/// Most classes.
-pub const MAX_CLASSES: usize = 1 << 10;
 
 /// Most public rows.
 pub const MAX_ROWS: usize = 1 << 24;

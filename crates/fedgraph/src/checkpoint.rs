@@ -11,8 +11,10 @@ use zeroize::Zeroizing;
 
 use crate::adam::Adam;
 use crate::job::{Job, MAX_CLIENTS};
-use crate::messages::MAX_SAVED;
 use crate::network::Learner;
+
+/// Most checkpoints that a client can continue from.
+pub(crate) const MAX_SAVED: usize = 2;
 
 const KIND: &[u8; 5] = b"UTFG\x01";
 /// The step in a checkpoint of a client that has not begun: it waits until all clients have one.

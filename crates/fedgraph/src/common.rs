@@ -8,11 +8,11 @@ use undertone_job::Job as _;
 use undertone_kdf::Seed;
 use undertone_party::{Abort, PartyId, SessionId};
 
-use crate::checkpoint::Checkpoint;
+use crate::checkpoint::{Checkpoint, MAX_SAVED};
 use crate::graph::Graph;
 use crate::job::{Cut, Job};
 use crate::matrix::Matrix;
-use crate::messages::{Features, MAX_SAVED};
+use crate::messages::Features;
 use crate::network::{self, Learner};
 
 /// What a party should keep, beyond the run.

@@ -8,14 +8,11 @@ use undertone_party::frame::TILE_BYTES;
 use undertone_party::{Abort, DecodeError, Io, PartyId, Reader, Writer};
 use undertone_setup::group::Member;
 
-use crate::checkpoint::{Checkpoint, PREPARED, steps};
+use crate::checkpoint::{Checkpoint, MAX_SAVED, PREPARED, steps};
 use crate::data::MAX_COLUMNS;
 use crate::graph::{Graph, Tag};
 use crate::job::Job;
 use crate::matrix::Matrix;
-
-/// Most checkpoints that a client can continue from.
-pub(crate) const MAX_SAVED: usize = 2;
 
 /// The step of a run that starts anew.
 const ANEW: u32 = u32::MAX;

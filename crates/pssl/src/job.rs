@@ -298,21 +298,6 @@ impl Job {
         Ok(())
     }
 
-    /// Most comparisons of a pair of clients, in both directions together.
-    pub fn most_comparisons(&self) -> usize {
-        2 * self.clusters * COMPARISONS * self.asked
-    }
-
-    /// About how many bytes a pair of clients sends for this number of comparisons: transfers,
-    /// offers and circuits, without the few messages of fixed size.
-    pub fn pair_bytes(&self, comparisons: usize) -> usize {
-        let products = comparisons + 2 * self.clusters.pow(2);
-        let labels = comparisons * (self.width() as usize + 1);
-        products * crate::product::Shape::new(self).bytes()
-            + labels * TRANSFER_BITS / 8
-            + comparisons * 32 * crate::circuits::accept(self).ands()
-    }
-
     /// The weight of an edge with this square of its length, in units of the scale.
     pub fn weight(&self, square: f64) -> f64 {
         libm::exp(-square / self.epsilon)

@@ -22,6 +22,7 @@ pub mod clear;
 mod client;
 mod data;
 mod job;
+mod lengths;
 mod link;
 mod local;
 mod messages;

@@ -381,7 +381,7 @@ fn what_cannot_be_run_is_said_at_once() {
         ("application = \"sum\"\nbackend = \"psm\"", "backend"),
         ("application = \"sum\"\nrounds = 0", "rounds: is 0"),
         ("application = \"sum\"\nbound = -1.0", "bound is -1"),
-        ("application = \"sum\"\nsample = 2", "sample is 2"),
+        ("application = \"sum\"\nsample = 2", "sample: is 2"),
         (
             "application = \"sum\"\n[deadlines]\nsetup = 3",
             "contribution",

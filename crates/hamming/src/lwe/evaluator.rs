@@ -8,7 +8,7 @@ use undertone_lwe::{Evaluator, Pads, SEED};
 use undertone_party::{Abort, PartyId};
 use undertone_setup::seal::{Broadcast, Channel};
 
-use super::client::{Own, Shared, malformed, opened};
+use super::own::{Own, Shared, malformed, opened};
 use super::{BYTES_AHEAD, Column, TILES_AHEAD, key_frame, key_tiles, parities, rank, rounds};
 
 /// Steps 1 and 3 to 5: answers the keys of all key owners, round by round.

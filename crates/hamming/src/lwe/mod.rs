@@ -27,6 +27,7 @@
 mod client;
 mod evaluator;
 mod offline;
+mod own;
 mod owner;
 mod server;
 

@@ -12,7 +12,7 @@ use undertone_lwe::{KeyOwner, Pads, Place, SEED};
 use undertone_party::{Abort, PartyId};
 use undertone_setup::seal::{Broadcast, Channel};
 
-use super::client::{Own, Shared, malformed, opened};
+use super::own::{Own, Shared, malformed, opened};
 use super::{Column, Pair, key_messages, key_tiles, parities, rank, rounds};
 
 /// The messages of keys. All evaluators get the same, at the same time.
