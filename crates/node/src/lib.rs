@@ -13,10 +13,11 @@
 //! | [`tls`], [`randomness`] | certificates; the source of randomness |
 //!
 //! This crate implements no protocol and knows no application. It runs any implementation of
-//! [`Application`](undertone_job::Application) and [`Participant`](undertone_job::Participant). Each client has one outbound connection. The server relays
-//! frames between clients, whose payloads are sealed if the protocol seals them. A client that
-//! loses its connection may return within a grace time. After that time every other party treats it
-//! as gone. The specification is `docs/spec/network.md`.
+//! [`Application`](undertone_job::Application) and [`Participant`](undertone_job::Participant).
+//! Each client has one outbound connection. The server relays frames between clients, whose
+//! payloads are sealed if the protocol seals them. A client that loses its connection may return
+//! within a grace time. After that time every other party treats it as gone. The specification is
+//! `docs/spec/network.md`.
 //!
 //! The crate `undertone` has the applications, and examples of servers and clients.
 #![forbid(unsafe_code)]

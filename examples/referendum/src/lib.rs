@@ -1,8 +1,8 @@
 //! A sample application: clients answer a question by yes or no, and a secure sum counts.
 //!
-//! The server and every client learn how many said yes, and who answered. Nobody learns a single
-//! answer, as long as two clients or more answer and [`undertone::sum`] holds. A client answers each
-//! question once: its record sees to it, whatever the answer.
+//! The server and every client learn how many said yes, and who answered. A single answer is hidden
+//! as [`undertone::sum`] hides it, among those that the total leaves possible. A client answers
+//! each question once: its record sees to it, whatever the answer.
 #![forbid(unsafe_code)]
 
 mod application;

@@ -40,8 +40,8 @@ use crate::arrays::Arrays;
 use crate::rounds::{self, Client, Contribution, Mean, Source, Terms};
 
 /// Takes part in a job, in a task of the current tokio runtime. The program receives rounds, and
-/// contributes to them, through the returned [`Membership`]. `record` says which values the client has
-/// sent.
+/// contributes to them, through the returned [`Membership`]. `record` says which values the client
+/// has sent.
 ///
 /// # Panics
 /// When called outside a tokio runtime.
