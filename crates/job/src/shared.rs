@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use undertone_party::Abort;
 
@@ -40,6 +40,15 @@ impl<T> Shared<T> {
     /// The state. Waits while a party uses it.
     pub fn lock(&self) -> MutexGuard<'_, T> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The state, unless a party uses it.
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        match self.0.state.try_lock() {
+            Ok(state) => Some(state),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     /// The turn of a new party. Those of earlier parties end.
@@ -80,6 +89,10 @@ mod tests {
     #[test]
     fn a_turn_ends_when_the_next_one_begins() {
         let shared = Shared::new(1);
+        let held = shared.lock();
+        assert!(shared.try_lock().is_none());
+        drop(held);
+        assert_eq!(shared.try_lock().as_deref(), Some(&1));
         let first = shared.turn();
         *first.lock().unwrap() = 2;
         let second = shared.turn();

@@ -1,12 +1,11 @@
 //! A client's side of a round.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::arrays::{Arrays, Layout, Values};
 use undertone_job::record::{self, Claims, Of, Record};
-use undertone_job::{Job as _, SessionContext};
+use undertone_job::{Job as _, SessionContext, Shared, Turn};
 use undertone_party::{Abort, Io, PartyId, Script};
 use undertone_sum as sum;
 use zeroize::Zeroizing;
@@ -103,27 +102,23 @@ pub trait Source: Send + 'static {
 
 /// A client of a job: its [`Source`], and its state between rounds. Clones share both.
 #[derive(Debug)]
-pub struct Contributor<S>(Arc<Shared<S>>);
-
-/// The state that the parties of a client's sessions share. A party of an earlier session may still
-/// run when the next one begins.
-#[derive(Debug)]
-struct Shared<S> {
+pub struct Contributor<S> {
     /// Held while the source is at work.
-    desk: Mutex<Desk<S>>,
+    state: Shared<ClientState<S>>,
     /// The last mean. The lock is held briefly only.
-    mean: Mutex<Option<Arc<Mean>>>,
-    /// The number of parties created. Only the last one may use the desk.
-    parties: AtomicU64,
+    mean: Arc<Mutex<Option<Arc<Mean>>>>,
 }
 
 impl<S> Clone for Contributor<S> {
     fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0))
+        Self {
+            state: self.state.clone(),
+            mean: Arc::clone(&self.mean),
+        }
     }
 }
 
-struct Desk<S> {
+struct ClientState<S> {
     source: S,
     held: Option<Held>,
     /// The round of the last mean that the source received.
@@ -155,7 +150,7 @@ impl Held {
     }
 }
 
-impl<S: Source> Desk<S> {
+impl<S: Source> ClientState<S> {
     /// Checks that the client has, or can get, values for `round` that it has not sent (ROUND-18).
     fn may_contribute(&self, round: u32, record: &Record) -> Result<(), String> {
         let held = self.held.as_ref();
@@ -170,9 +165,9 @@ impl<S: Source> Desk<S> {
     }
 }
 
-impl<S> fmt::Debug for Desk<S> {
+impl<S> fmt::Debug for ClientState<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Desk")
+        f.debug_struct("ClientState")
             .field("asked", &self.asked)
             .finish_non_exhaustive()
     }
@@ -190,35 +185,21 @@ pub enum Step {
 impl<S: Source> Contributor<S> {
     /// A client with the contributions of `source`.
     pub fn new(source: S) -> Self {
-        let desk = Desk {
+        let state = ClientState {
             source,
             held: None,
             told: 0,
             asked: (0, 0),
         };
-        Self(Arc::new(Shared {
-            desk: Mutex::new(desk),
-            mean: Mutex::default(),
-            parties: AtomicU64::new(0),
-        }))
-    }
-
-    /// The desk, for party number `party`.
-    ///
-    /// # Errors
-    /// [`Abort::Misuse`] when a later party exists.
-    fn desk(&self, party: u64) -> Result<MutexGuard<'_, Desk<S>>, Abort> {
-        let desk = lock(&self.0.desk);
-        if self.0.parties.load(Ordering::SeqCst) == party {
-            Ok(desk)
-        } else {
-            Err(Abort::Misuse("another session has begun".into()))
+        Self {
+            state: Shared::new(state),
+            mean: Arc::default(),
         }
     }
 
     /// The last mean.
     fn last(&self) -> Option<Arc<Mean>> {
-        lock(&self.0.mean).clone()
+        lock(&self.mean).clone()
     }
 
     /// Checks that the client, whose record is `record`, can take part in the round after
@@ -227,13 +208,11 @@ impl<S: Source> Contributor<S> {
     /// # Errors
     /// The reason why it takes no part.
     pub fn may_take_part(&self, finished: u32, record: &Record) -> Result<(), String> {
-        let desk = match self.0.desk.try_lock() {
-            Ok(desk) => desk,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+        match self.state.try_lock() {
+            Some(state) => state.may_contribute(finished + 1, record),
             // The source is at work: nothing of its contribution has been sent.
-            Err(TryLockError::WouldBlock) => return Ok(()),
-        };
-        desk.may_contribute(finished + 1, record)
+            None => Ok(()),
+        }
     }
 
     /// The client's party in a session of `job`. The record in `at` never lets the same values
@@ -241,8 +220,8 @@ impl<S: Source> Contributor<S> {
     pub fn party(&self, job: Job, at: SessionContext) -> Script<'static, Step> {
         let own = self.clone();
         let at = Box::new(at);
-        let party = self.0.parties.fetch_add(1, Ordering::SeqCst) + 1;
-        Script::new(ROUND, move |io| own.run(io, job, at, party))
+        let turn = self.state.turn();
+        Script::new(ROUND, move |io| own.run(io, job, at, turn))
     }
 
     async fn run(
@@ -250,7 +229,7 @@ impl<S: Source> Contributor<S> {
         io: Io,
         job: Job,
         at: Box<SessionContext>,
-        party: u64,
+        turn: Turn<ClientState<S>>,
     ) -> Result<Step, Abort> {
         let cheated = |fault: &str| Abort::cheated(SERVER, fault);
         job.check()
@@ -300,7 +279,7 @@ impl<S: Source> Contributor<S> {
             self.keep(Arc::new(mean.await?));
         }
         if !opening.is_due {
-            self.tell(party)?;
+            self.tell(&turn)?;
             return Ok(Step::CaughtUp);
         }
         let round = finished + 1;
@@ -308,12 +287,12 @@ impl<S: Source> Contributor<S> {
         // Step 2: this client's contribution. All clients' arrays have the same names and shapes
         // (ROUND-10).
         io.phase(CONTRIBUTION).await;
-        self.tell(party)?;
+        self.tell(&turn)?;
         let Encoded {
             layout,
             words,
             digest,
-        } = self.contribution(&job, round, party, &at.record)?;
+        } = self.contribution(&job, round, &turn, &at.record)?;
         io.send(SERVER, layout.write());
         let due = read_layout(&io.require(SERVER).await?).map_err(Abort::malformed(SERVER))?;
         if let Some(difference) = layout.differs(&due) {
@@ -345,7 +324,7 @@ impl<S: Source> Contributor<S> {
         };
         let sums = io.run(sum::client::<u64>(rules, me, input, seed)?).await?;
         // The values are not needed again, and the mean needs their room.
-        if let Some(held) = &mut self.desk(party)?.held {
+        if let Some(held) = &mut turn.lock()?.held {
             held.contribution = None;
         }
 
@@ -364,7 +343,7 @@ impl<S: Source> Contributor<S> {
         });
         let mean = Arc::new(mean.await?);
         self.keep(Arc::clone(&mean));
-        self.tell(party)?;
+        self.tell(&turn)?;
         Ok(Step::Finished(mean))
     }
 
@@ -374,30 +353,30 @@ impl<S: Source> Contributor<S> {
         &self,
         job: &Job,
         round: u32,
-        party: u64,
+        turn: &Turn<ClientState<S>>,
         record: &Record,
     ) -> Result<Encoded, Abort> {
-        let mut desk = self.desk(party)?;
-        desk.may_contribute(round, record).map_err(Abort::Misuse)?;
-        let held = desk.held.take();
+        let mut state = turn.lock()?;
+        state.may_contribute(round, record).map_err(Abort::Misuse)?;
+        let held = state.held.take();
         let unsent = held.filter(|held| held.round == round && !held.was_sent(record));
         let unsent = unsent.and_then(|held| Some((held.contribution?, held.digest)));
         let is_new = unsent.is_none();
         let (contribution, digest) = match unsent {
             Some(unsent) => unsent,
             None => {
-                let attempt = match desk.asked {
+                let attempt = match state.asked {
                     (last, times) if last == round => times + 1,
                     _ => 1,
                 };
-                desk.asked = (round, attempt);
+                state.asked = (round, attempt);
                 let asked = Round {
                     number: round,
                     rounds: job.rounds,
                     attempt,
                     mean: self.last(),
                 };
-                let given = desk.source.contribute(&asked).map_err(Abort::Misuse)?;
+                let given = state.source.contribute(&asked).map_err(Abort::Misuse)?;
                 let digest = given.digest(job);
                 (given, digest)
             }
@@ -411,12 +390,12 @@ impl<S: Source> Contributor<S> {
         let coarse = job.check_resolution(arrays, *weight);
         let coarse = coarse.map_err(Abort::Misuse)?.filter(|_| is_new);
         if let Some(warning) = coarse {
-            desk.source.coarse(&warning);
+            state.source.coarse(&warning);
         }
         if clipped > 0 && is_new {
-            desk.source.clipped(clipped);
+            state.source.clipped(clipped);
         }
-        desk.held = Some(Held {
+        state.held = Some(Held {
             round,
             contribution: Some(contribution),
             digest,
@@ -430,22 +409,22 @@ impl<S: Source> Contributor<S> {
 
     /// Keeps a mean, unless a later one is known.
     fn keep(&self, mean: Arc<Mean>) {
-        let mut last = lock(&self.0.mean);
+        let mut last = lock(&self.mean);
         if last.as_ref().is_none_or(|last| last.round < mean.round) {
             *last = Some(mean);
         }
     }
 
     /// Hands the last mean to the source, once.
-    fn tell(&self, party: u64) -> Result<(), Abort> {
-        let mut desk = self.desk(party)?;
-        let Some(mean) = self.last().filter(|mean| mean.round > desk.told) else {
+    fn tell(&self, turn: &Turn<ClientState<S>>) -> Result<(), Abort> {
+        let mut state = turn.lock()?;
+        let Some(mean) = self.last().filter(|mean| mean.round > state.told) else {
             return Ok(());
         };
-        desk.told = mean.round;
+        state.told = mean.round;
         // The contribution to a finished round is not needed again.
-        desk.held = desk.held.take().filter(|held| held.round > mean.round);
-        desk.source.mean(&mean).map_err(Abort::Misuse)
+        state.held = state.held.take().filter(|held| held.round > mean.round);
+        state.source.mean(&mean).map_err(Abort::Misuse)
     }
 }
 
