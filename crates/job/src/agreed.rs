@@ -6,6 +6,7 @@ use undertone_party::Script;
 
 use crate::Record;
 use crate::application::Participant;
+use crate::record::TOLD;
 use crate::session::{Decline, Next, SessionContext, Unwilling};
 use crate::settle::{self, Entries};
 use crate::terms::holds;
@@ -129,6 +130,10 @@ impl<P: Participant> Agreed<P> {
     /// As of [`agree`](Self::agree).
     pub fn agree_to(&mut self, job: P::Job, signed: bool) -> Result<(), Decline> {
         holds(self.part.terms(), &job, signed)?;
+        if let Some(rows) = self.part.rows() {
+            let brought = self.record.bring("this client's data", rows);
+            brought.map_err(|why| Decline::keeping(TOLD, why))?;
+        }
         self.job.agree(job, |job| self.part.prepare(job))
     }
 

@@ -13,6 +13,8 @@ use std::path::Path;
 use undertone_kernel::Prg;
 use undertone_party::{Abort, Aborted, PartyId, Phase, Script};
 
+#[cfg(doc)]
+use crate::Record;
 use crate::checkpoint::Checkpoint;
 use crate::session::{Next, SessionContext, Unwilling};
 use crate::settle::{Entries, Job};
@@ -123,6 +125,12 @@ pub trait Participant: Send + 'static {
     /// # Errors
     /// Why what the client has does not fit the job. The text stays at the client.
     fn prepare(&mut self, job: &Self::Job) -> Result<(), String>;
+
+    /// The digests by which the record knows the client's rows, as they were loaded. None where
+    /// whoever loads them [says so](Record::bring).
+    fn rows(&self) -> Option<Vec<[u8; 32]>> {
+        None
+    }
 
     /// The client's party in a session of `job`, for which it is prepared.
     ///

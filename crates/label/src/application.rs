@@ -1,6 +1,5 @@
 //! The two halves of the application.
 
-use undertone_job::record::TOLD;
 use undertone_job::{Application, Entries, Next, Participant, SessionContext, Unwilling};
 use undertone_party::{Abort, Aborted, PartyId, Phase, Script};
 
@@ -271,6 +270,10 @@ impl Participant for Client {
         Ok(())
     }
 
+    fn rows(&self) -> Option<Vec<[u8; 32]>> {
+        Some(self.rows.digests())
+    }
+
     fn client(
         &mut self,
         job: &Job,
@@ -287,8 +290,6 @@ impl Participant for Client {
             );
             return Err(Abort::cheated(PartyId::SERVER, why).into());
         }
-        let known = at.record.bring("this client's data", self.rows.digests());
-        known.map_err(|_| Abort::Misuse(TOLD.into()))?;
         let params = job.agreed();
         let Rows::Features(features) = &self.rows else {
             return Ok(self.labelled(params, self.rows.clone(), at)?);

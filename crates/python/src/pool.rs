@@ -74,6 +74,10 @@ impl<P: Participant> Participant for Ready<P> {
         self.0.prepare(job)
     }
 
+    fn rows(&self) -> Option<Vec<[u8; 32]>> {
+        self.0.rows()
+    }
+
     fn client(
         &mut self,
         job: &P::Job,

@@ -1054,6 +1054,21 @@ def test_a_client_states_its_classes(tmp_path: Path) -> None:
         labelled(Rows().load, Rows().save, noise=lambda context: (1.0, bytes(32)))
 
 
+def test_a_server_does_not_renumber_classes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NOISE-3: noise on labels with other numbers would be a fresh draw."""
+    with pytest.raises(ValueError, match="class_names"):
+        propagate(FakeGrid(Rows().app(), 5, tmp_path), class_names=("1", "0"))
+    offer = undertone.LabelJob(bits=256, class_names=("1", "0")).offer
+    monkeypatch.setattr(undertone.LabelJob, "offer", property(lambda job: offer))
+    with pytest.raises(undertone.RefusedError, match="classes are numbers"):
+        propagate(FakeGrid(Rows().app(), 5, tmp_path), bits=256)
+    terms: dict[str, Any] = {"backends": ("plain",)}
+    with pytest.raises(ValueError, match="plain"):
+        labelled(Rows().load, Rows().save, terms=undertone.LabelTerms(**terms))
+
+
 def test_why_loading_fails_stays_on_the_node(tmp_path: Path) -> None:
     def load(context: Context) -> tuple[NDArray[Any], NDArray[Any]]:
         raise RuntimeError("patient 4711 has no age")

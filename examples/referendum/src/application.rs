@@ -121,8 +121,7 @@ impl Participant for Client {
             seed: &at.seed,
             job: job.digest(),
         };
-        // The record knows the question, and not the answer: there is no second one.
-        let once = Arc::new(OnceLock::from(job.digest()));
+        let once = Arc::new(OnceLock::from(job.once()));
         let input = Input {
             claims: Claims::Record(at.record.session(&place), Of::Values(once)),
             ..Input::plain(vec![u64::from(self.answer)]).with_credentials(at.credentials)

@@ -1,7 +1,7 @@
 //! The parameters of a referendum.
 
 use serde::{Deserialize, Serialize};
-use undertone::job::{Entries, Fault, Job as _, Known, context, settle};
+use undertone::job::{Entries, Fault, Fields, Job as _, Known, context, settle};
 use undertone::party::SessionId;
 use undertone::sum::{Audience, Rules, Trust};
 
@@ -58,6 +58,13 @@ impl undertone::job::Job for Job {
 }
 
 impl Job {
+    /// What a client answers once: the question alone. Neither another answer nor a job with other
+    /// parameters makes it another one. Two tallies of one question, with a client and without it,
+    /// would tell that client's answer.
+    pub(crate) fn once(&self) -> [u8; 32] {
+        Fields::from([("question", self.question.trim().into())]).digest(Self::NAME)
+    }
+
     /// The rules of the sum: one word of each client.
     pub(crate) fn rules(&self, session: SessionId) -> Rules {
         Rules {

@@ -99,23 +99,23 @@ async fn on_a_network() {
 }
 
 /// Each client lives from one message to the next, and is run again from its seed. Its record, on a
-/// disk, refuses another session on the same question.
+/// disk, refuses another session on the same question, also in another job.
 #[test]
 fn message_by_message() {
     let folder = tempfile::tempdir().unwrap();
-    assert_eq!(by_messages(folder.path(), 1).unwrap(), DUE);
-    let refused = by_messages(folder.path(), 2).unwrap_err();
+    assert_eq!(by_messages(folder.path(), 1, "").unwrap(), DUE);
+    let refused = by_messages(folder.path(), 2, "min_clients = 4").unwrap_err();
     assert!(refused.contains("record does not allow it"), "{refused}");
 }
 
-fn by_messages(folder: &Path, number: u8) -> Result<Tally, String> {
+fn by_messages(folder: &Path, number: u8, more: &str) -> Result<Tally, String> {
     let session = SessionId([number; 32]);
     let ids: Vec<PartyId> = (0..ANSWERS.len()).map(PartyId::client).collect();
     let at = |me: PartyId| {
         let seed = simulated::party(&Seed::from_bytes([number; 32]), session, me);
         SessionContext::new(session, me, seed)
     };
-    let offered = offer(&job("", false));
+    let offered = offer(&job(more, false));
     let party = |index: usize| {
         let me = PartyId::client(index);
         let record = Record::open(folder, &format!("voter-{index}"), Volatile::Accepted);
@@ -135,7 +135,7 @@ fn by_messages(folder: &Path, number: u8) -> Result<Tally, String> {
             Record::create(folder, &name, Volatile::Accepted).unwrap();
         }
     }
-    let server = Server::new(job("", false)).server(at(PartyId::SERVER), ids.clone());
+    let server = Server::new(job(more, false)).server(at(PartyId::SERVER), ids.clone());
     let server = server.unwrap();
     let mut server = Courier::new(PartyId::SERVER, session, Limits::default(), server);
     let mut past: Vec<Vec<Vec<u8>>> = vec![Vec::new(); ids.len()];

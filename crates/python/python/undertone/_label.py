@@ -79,7 +79,8 @@ def _enough(clients: int, job: LabelJob) -> int:
     if _checks.whole("clients", clients) < job.min_clients:
         raise ValueError(
             f"{clients} clients, at least {job.min_clients} are needed. With two clients each "
-            "learns the other's part of every sum; min_clients=2 accepts that"
+            "learns the other's part of every sum; min_clients=2 in the job, and in the terms of "
+            "each client, accepts that"
         )
     return clients
 
@@ -123,6 +124,8 @@ def label(
     if len(features) != len(labels):
         raise ValueError(f"features of {len(features)} clients, labels of {len(labels)}")
     job = LabelJob(**parameters)
+    if job.class_names:
+        raise ValueError("class_names is for jobs on a network; here classes= names them")
     _enough(len(features), job)
     each, learned, spent, names = _engine.label(
         job._rules(),

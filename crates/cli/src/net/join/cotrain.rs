@@ -46,6 +46,13 @@ pub(super) struct CotrainOptions {
     predict: Option<PathBuf>,
 }
 
+impl CotrainOptions {
+    /// Whether any of them is given that has no default.
+    pub(super) fn is_given(&self) -> bool {
+        self.public.is_some() || self.predict.is_some()
+    }
+}
+
 /// The JSON object of `join`.
 #[derive(Debug, Serialize)]
 struct Report {

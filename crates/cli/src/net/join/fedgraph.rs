@@ -34,6 +34,13 @@ pub(super) struct FedGraphOptions {
     epochs: usize,
 }
 
+impl FedGraphOptions {
+    /// Whether any of them is given that has no default.
+    pub(super) fn is_given(&self) -> bool {
+        !self.columns.is_empty()
+    }
+}
+
 /// The JSON object of `join`.
 #[derive(Debug, Serialize)]
 struct Report {

@@ -259,6 +259,16 @@ impl Join {
             application if application != Application::Sum && self.sum.is_given() => Err(
                 Failure::usage("--weight and --each are only for sums: --application sum"),
             ),
+            #[cfg(feature = "train")]
+            application if application != Application::Cotrain && self.cotrain.is_given() => {
+                Err(Failure::usage(
+                    "--public and --predict are only for co-training: --application cotrain",
+                ))
+            }
+            #[cfg(feature = "train")]
+            application if application != Application::Fedgraph && self.fedgraph.is_given() => Err(
+                Failure::usage("--columns is only for graph networks: --application fedgraph"),
+            ),
             Application::Label => label::run(&self, &config, &warnings, show),
             Application::Sum if self.label.label_epsilon.is_some() => Err(Failure::usage(
                 "--label-epsilon is only for label propagation and training",

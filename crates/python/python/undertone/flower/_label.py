@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -121,6 +122,8 @@ def labelled(
     first.
     """
     agreed = terms or LabelTerms()
+    with contextlib.suppress(RefusedError):  # Terms that cannot be are said at once.
+        agreed.check(LabelJob(), signed=False)
     _state.check_record(record)
     if noise is not None and classes is None:
         raise ValueError(
@@ -138,6 +141,8 @@ def labelled(
         except RefusedError as why:
             raise Told(str(why)) from None
         check_classes(job.classes)
+        if job.class_names:
+            raise Told("class_names are for jobs on a network: here classes are numbers")
 
     def replayed(message: Message, context: Context, told: Terms) -> Message:
         job = _job(told)
@@ -165,7 +170,7 @@ def labelled(
                 job,
                 session=kept.session,
                 clients=clients,
-                classes=list(job.class_names) or job.classes or 0,
+                classes=job.classes or 0,
                 codes=codes,
                 noise=None if noise is None else noise(context),
                 key=None if signing is None else signing.key,
@@ -290,6 +295,8 @@ def label(
     """
     ids = sorted(grid.get_node_ids() if nodes is None else nodes)
     job = LabelJob(classes=classes, **parameters)
+    if job.class_names:
+        raise ValueError("class_names are for jobs on a network: here classes are numbers")
     if channel == "grpc":
         if roster is None:
             raise ValueError("channel='grpc' needs roster, the path of roster.toml")
