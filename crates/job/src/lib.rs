@@ -3,7 +3,7 @@
 //!
 //! A [`Job`] is an application's job as one type, which [`settle()`] makes from what people write.
 //! [`Terms`] are what a client agrees to. An [`Application`] and a [`Participant`] make the parties
-//! of sessions; a [`Simulation`] drives them in memory. `label` and `sum` do not have these yet.
+//! of sessions; a [`Simulation`] drives them in memory.
 //!
 //! [`Fields`] are what a job states, with the digest by which its parties compare them. Clients'
 //! [`columns`] are compared by the server. The [`record`] holds what a client has answered. A
