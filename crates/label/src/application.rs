@@ -329,6 +329,11 @@ impl Participant for Client {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use undertone_job::record::{Claim, Place, TOLD, Volatile};
+    use undertone_job::testing::PowerCut;
     use undertone_job::{Agreed, Known, Record, settle};
     use undertone_kdf::Seed;
     use undertone_kernel::BitMatrix;
@@ -451,6 +456,28 @@ mod tests {
         );
         let more = told(client.client(&job, at(2)).err().unwrap());
         assert!(more.contains("does not have"), "{more}");
+    }
+
+    /// RECORD-3. Peers are told nothing of it.
+    #[test]
+    fn a_client_whose_record_is_of_other_rows_declines() {
+        let disk = Arc::new(PowerCut::default());
+        let folder = Path::new("/records");
+        let record = Record::create_on(disk, || 0, folder, "ward-7", Volatile::Refused).unwrap();
+        record.bring("others.csv", [[0; 32]]).unwrap();
+        let place = Place {
+            session: SessionId([1; 32]),
+            seed: &Seed::from_bytes([1; 32]),
+            job: [1; 32],
+        };
+        record.session(&place).claim(Claim::Pairs).unwrap();
+        let mut client = Agreed::new(client_of(None), record);
+        let declined = client.agree_to(job(""), false).unwrap_err();
+        assert_eq!(declined.told(), TOLD);
+        assert!(
+            declined.to_string().contains("none of its 60 rows"),
+            "{declined}"
+        );
     }
 
     #[test]
