@@ -114,7 +114,24 @@ impl Public {
     /// # Errors
     /// [`DataError`]: what is wrong, and where.
     pub fn standardised(dim: usize, values: &[f64]) -> Result<(Self, Scaler), DataError> {
-        let scaler = Scaler::of(dim, values);
+        Self::prepared(true, dim, values)
+    }
+
+    /// The rows of a file as a job prepares them, which may
+    /// [standardise](crate::Job::standardise) them, and what prepares other rows in the same way.
+    ///
+    /// # Errors
+    /// [`DataError`]: what is wrong, and where.
+    pub fn prepared(
+        standardise: bool,
+        dim: usize,
+        values: &[f64],
+    ) -> Result<(Self, Scaler), DataError> {
+        let scaler = if standardise {
+            Scaler::of(dim, values)
+        } else {
+            Scaler::none(dim)
+        };
         Ok((Self::new(dim, scaler.apply(values))?, scaler))
     }
 
@@ -150,6 +167,11 @@ impl Scaler {
             (mean, if deviation > 0.0 { deviation } else { 1.0 })
         };
         Self((0..dim).map(of).collect())
+    }
+
+    /// One that leaves rows as they are.
+    fn none(dim: usize) -> Self {
+        Self(vec![(0.0, 1.0); dim])
     }
 
     /// Rows in units of the deviations, with the means at 0.

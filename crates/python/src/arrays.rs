@@ -162,11 +162,34 @@ pub(crate) fn labelling(classes: usize, labels: Vec<Option<u16>>) -> PyResult<La
     Labelling::new(classes, labels).map_err(value)
 }
 
-/// Rows as an array.
-pub(crate) fn matrix<'py>(
-    py: Python<'py>,
-    rows: undertone::train::Rows<'_>,
-) -> PyResult<Bound<'py, PyArray2<f32>>> {
-    let matrix = Array2::from_shape_vec((rows.len(), rows.dim), rows.values.to_vec());
-    Ok(matrix.map_err(value)?.into_pyarray(py))
+/// Rows of the engine, on their way to the interpreter.
+pub(crate) struct Matrix {
+    dim: usize,
+    values: Vec<f32>,
+}
+
+impl From<undertone::train::Rows<'_>> for Matrix {
+    fn from(rows: undertone::train::Rows<'_>) -> Self {
+        Self {
+            dim: rows.dim,
+            values: rows.values.to_vec(),
+        }
+    }
+}
+
+impl Matrix {
+    /// The rows as an array.
+    pub(crate) fn array(self, py: Python<'_>) -> PyResult<Bound<'_, PyArray2<f32>>> {
+        let shape = (self.values.len() / self.dim.max(1), self.dim);
+        let array = Array2::from_shape_vec(shape, self.values);
+        Ok(array.map_err(value)?.into_pyarray(py))
+    }
+}
+
+/// Features float64 of shape [n, d].
+pub(crate) fn features(given: &Bound<'_, PyAny>) -> PyResult<Features> {
+    match rows(given, 0)? {
+        Rows::Features(features) => Ok(features),
+        Rows::Codes(_) => Err(PyTypeError::new_err("features are needed, not codes")),
+    }
 }

@@ -1,26 +1,26 @@
 //! Co-training: all parties in one process, or one party.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
 use undertone::cotrain::{
     self, Client, Data, Exchange, Inputs, Labels, Learner, LearnerError, Public, Report, Rows,
     Server, Simulation, State, Step, Terms,
 };
-use undertone::job::{Agreed, Application as _, Record, SessionContext, Terms as _};
-use undertone::party::{Network, PartyId, SessionId};
+use undertone::job::Terms as _;
+use undertone::party::Network;
 
-use crate::arrays::{self, contiguous, matrix};
+use crate::arrays::{self, Matrix, contiguous};
+use crate::client::{self, Brought, Callbacks, Object, PyClient};
 use crate::costs::Spent;
 use crate::errors::{self, numbers, of_client, simulation as failed, value};
-use crate::options::{self, Keys, Stated};
-use crate::party::{PyParty, Raised};
+use crate::options::{self, Stated};
 use crate::pool;
 use crate::record::{self, PyRecord};
-use crate::sessions::{self, Simulated, client, lock};
+use crate::server::{self, PyServer};
+use crate::sessions::Simulated;
 
 /// ε of one vote in one exchange.
 #[pyfunction]
@@ -28,10 +28,13 @@ pub(crate) fn cotrain_epsilon(rules: Stated) -> PyResult<Option<f64>> {
     Ok(rules.job::<cotrain::Job>()?.noise.per_vote())
 }
 
-/// The digest of public rows.
+/// The digest of public rows, float64 of shape [rows, features], as a job prepares them.
 #[pyfunction]
-pub(crate) fn public_digest(rows: &Bound<'_, PyAny>) -> PyResult<[u8; 32]> {
-    Ok(public(rows)?.digest())
+pub(crate) fn public_digest(rows: &Bound<'_, PyAny>, standardise: bool) -> PyResult<[u8; 32]> {
+    let rows = arrays::features(rows)?;
+    let public = Public::prepared(standardise, rows.dim(), rows.values());
+    let (public, _) = public.map_err(|error| value(format!("public rows: {error}")))?;
+    Ok(public.digest())
 }
 
 fn public(rows: &Bound<'_, PyAny>) -> PyResult<Public> {
@@ -47,54 +50,55 @@ fn data(
     labels: &Bound<'_, PyAny>,
 ) -> PyResult<Data> {
     let rows: PyReadonlyArray2<'_, f32> = features.extract()?;
+    let data = Data::new(
+        rows.as_array().ncols(),
+        contiguous(&rows)?.to_vec(),
+        all_labels(labels)?,
+        job.classes,
+    );
+    data.map_err(value)
+}
+
+/// The labels of rows that all have one.
+fn all_labels(labels: &Bound<'_, PyAny>) -> PyResult<Vec<u16>> {
     let labels = arrays::labels(labels)?;
     if let Some(row) = labels.iter().position(Option::is_none) {
         return Err(value(format!(
             "row {row} has no label; leave out rows without a label"
         )));
     }
-    let data = Data::new(
-        rows.as_array().ncols(),
-        contiguous(&rows)?.to_vec(),
-        labels.into_iter().flatten().collect(),
-        job.classes,
-    );
-    data.map_err(value)
+    Ok(labels.into_iter().flatten().collect())
 }
 
 /// A learner in Python: the object that `_cotrain.py` puts around the caller's.
-struct PyLearner {
-    learner: Py<PyAny>,
-    raised: Raised,
-}
+struct PyLearner(Object);
 
 impl PyLearner {
     /// Calls the learner. Its exception stays in this process: peers learn only that it failed.
-    fn call<T>(
+    fn call<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Bound<'_, PyAny>) -> PyResult<T>,
+        work: impl FnOnce(&Bound<'_, PyAny>) -> PyResult<T> + Send + 'static,
     ) -> Result<T, LearnerError> {
-        let called = Python::attach(|py| work(self.learner.bind(py)));
-        called.map_err(|error| {
-            self.raised.put(error);
-            LearnerError("it raised an exception".into())
-        })
+        let called = self.0.call(work);
+        called.map_err(|_| LearnerError("it raised an exception".into()))
     }
 }
 
 impl Learner for PyLearner {
     fn fit(&mut self, rows: Rows<'_>, labels: &[u16]) -> Result<(), LearnerError> {
+        let rows = Matrix::from(rows);
+        let labels: Vec<i64> = labels.iter().copied().map(i64::from).collect();
         self.call(|learner| {
             let py = learner.py();
-            let labels: Vec<i64> = labels.iter().copied().map(i64::from).collect();
-            let arguments = (matrix(py, rows)?, labels.into_pyarray(py));
+            let arguments = (rows.array(py)?, labels.into_pyarray(py));
             learner.call_method1("fit", arguments).map(drop)
         })
     }
 
     fn predict(&self, rows: Rows<'_>) -> Result<Vec<u16>, LearnerError> {
+        let rows = Matrix::from(rows);
         self.call(|learner| {
-            let rows = matrix(learner.py(), rows)?;
+            let rows = rows.array(learner.py())?;
             let classes: PyReadonlyArray1<'_, i64> =
                 learner.call_method1("predict", (rows,))?.extract()?;
             // The object in Python has checked that these are classes.
@@ -187,7 +191,8 @@ impl Cotraining {
             )));
         }
         let shared = Arc::new(public(shared)?);
-        let raised = Raised::default();
+        let callbacks = Callbacks::default();
+        let raised = callbacks.raised().clone();
         let mut clients = Vec::with_capacity(learners.len());
         for (place, learner) in learners.into_iter().enumerate() {
             let (Some(features), Some(labels)) = (features.get(place), labels.get(place)) else {
@@ -195,12 +200,8 @@ impl Cotraining {
             };
             let data = data(&job, features, labels);
             let data = data.map_err(|error| of_client(py, place, error))?;
-            let learner = PyLearner {
-                learner,
-                raised: raised.clone(),
-            };
             let inputs = Inputs {
-                learner: Box::new(learner),
+                learner: Box::new(PyLearner(Object::new(learner, &callbacks))),
                 data,
                 public: Arc::clone(&shared),
             };
@@ -253,176 +254,69 @@ impl Cotraining {
     }
 }
 
-/// A client of a job, between two sessions.
-#[pyclass(frozen, module = "undertone._engine")]
-pub(crate) struct CotrainClient {
-    client: Mutex<Agreed<Client>>,
-    job: cotrain::Job,
-    record: Record,
-    raised: Raised,
-}
-
-#[pymethods]
-impl CotrainClient {
-    #[new]
-    #[allow(clippy::too_many_arguments)]
-    fn new(
-        rules: Stated,
-        learner: Py<PyAny>,
-        features: &Bound<'_, PyAny>,
-        labels: &Bound<'_, PyAny>,
-        shared: &Bound<'_, PyAny>,
-        terms: Stated,
-        record: Option<&Bound<'_, PyRecord>>,
-    ) -> PyResult<Self> {
-        pool::ready()?;
-        let job = rules.job::<cotrain::Job>()?;
-        let (data, shared) = (data(&job, features, labels)?, Arc::new(public(shared)?));
-        let record = record::given(record)?;
-        let rows = data.rows();
-        record::bring(&record, record::digests(rows.values, rows.dim), None)?;
-        let raised = Raised::default();
-        let learner = PyLearner {
-            learner,
-            raised: raised.clone(),
-        };
-        let inputs = Inputs {
-            learner: Box::new(learner),
+/// A client with its learner, its rows and the public rows, all as in files: the job says how they
+/// are prepared.
+#[pyfunction]
+pub(crate) fn cotrain_client(
+    terms: Stated,
+    learner: Py<PyAny>,
+    features: &Bound<'_, PyAny>,
+    labels: &Bound<'_, PyAny>,
+    columns: Vec<String>,
+    shared: &Bound<'_, PyAny>,
+    record: Option<&Bound<'_, PyRecord>>,
+) -> PyResult<PyClient> {
+    let (own, shared) = (arrays::features(features)?, arrays::features(shared)?);
+    let labels = all_labels(labels)?;
+    let digests = record::digests(own.values(), own.dim()).collect();
+    let callbacks = Callbacks::default();
+    let learner = Object::new(learner, &callbacks);
+    let mut given = Some((own, shared));
+    let make = move |job: &cotrain::Job| {
+        let (own, shared) = given.as_ref().ok_or("the rows are in use")?;
+        let text = |error: cotrain::DataError| error.to_string();
+        let public = Public::prepared(job.standardise, shared.dim(), shared.values());
+        let (public, scaler) = public.map_err(|error| format!("public rows: {error}"))?;
+        let values = scaler.apply(own.values());
+        let data = Data::new(own.dim(), values, labels.clone(), job.classes).map_err(text)?;
+        given = None;
+        Ok(Inputs {
+            learner: Box::new(PyLearner(learner.clone())),
             data,
-            public: shared,
-        };
-        inputs.check(&job).map_err(value)?;
-        let terms = terms.terms()?;
-        Ok(Self {
-            client: Mutex::new(Agreed::new(Client::of(terms, inputs), record.clone())),
-            job,
-            record,
-            raised,
+            public: Arc::new(public),
         })
-    }
-
-    /// The last exchange in which the client voted; 0 before the first.
-    #[getter]
-    fn last(&self, py: Python<'_>) -> PyResult<u32> {
-        py.detach(|| self.record.last_vote()).map_err(value)
-    }
-
-    /// The client's party in a session.
-    fn party(
-        &self,
-        py: Python<'_>,
-        index: i64,
-        session: [u8; 32],
-        credentials: Option<Keys>,
-        seed: Option<[u8; 32]>,
-    ) -> PyResult<PyParty> {
-        pool::ready()?;
-        let (me, session) = (client(index)?, SessionId(session));
-        let is_signed = credentials.is_some();
-        record::know(&self.record, credentials.as_ref());
-        let at = SessionContext {
-            credentials: credentials.map(|keys| keys.credentials(me)).transpose()?,
-            ..SessionContext::new(session, me, options::seed(seed)?)
-        };
-        let party = py.detach(|| {
-            let mut client = lock(&self.client);
-            let agreed = client.agree_to(self.job.clone(), is_signed);
-            agreed.map_err(errors::declined)?;
-            client.client(at).map_err(errors::unwilling)
-        })?;
-        let convert = |py: Python<'_>, step: Step| did(py, step).into_py_any(py);
-        let party = PyParty::new((me, session), party, Arc::new(convert));
-        let party = party.with_callbacks(self.raised.clone());
-        Ok(party.with_record(self.record.clone()))
-    }
+    };
+    let convert = |py: Python<'_>, step: Step| did(py, step).into_py_any(py);
+    let brought = Brought {
+        part: Client::new(terms.terms()?, make),
+        bring: client::bring(digests, None),
+        callbacks,
+        convert: Arc::new(convert),
+    };
+    PyClient::new(brought, columns, record)
 }
 
-/// The server of a job, between two sessions.
-#[pyclass(frozen, module = "undertone._engine")]
-pub(crate) struct CotrainServer {
-    server: Arc<Mutex<Server>>,
+/// The server.
+#[pyfunction]
+pub(crate) fn cotrain_server(rules: Stated) -> PyResult<PyServer> {
+    let server = Server::new(rules.job::<cotrain::Job>()?);
+    let convert = |py: Python<'_>, report: Report| gave(py, &report).into_py_any(py);
+    Ok(PyServer::new(server, Arc::new(convert), look))
 }
 
-#[pymethods]
-impl CotrainServer {
-    /// A new job, or the one whose state is given.
-    #[new]
-    fn new(rules: Stated, state: Option<&[u8]>) -> PyResult<Self> {
-        let job = rules.job::<cotrain::Job>()?;
-        let state = state.map(|state| State::read(state, &job)).transpose();
-        let state = state.map_err(|why| value(format!("state: {why}")))?;
-        Ok(Self {
-            server: Arc::new(Mutex::new(Server::resume(job, state.unwrap_or_default()))),
-        })
-    }
-
-    /// Begins the next session, of these clients. The caller keeps the state before it sends
-    /// anything. Returns the clients in order, and the party.
-    fn begin(
-        &self,
-        members: Vec<i64>,
-        session: [u8; 32],
-        seed: Option<[u8; 32]>,
-    ) -> PyResult<(Vec<i64>, PyParty)> {
-        pool::ready()?;
-        let (members, session) = (sessions::clients(members)?, SessionId(session));
-        let mut server = lock(&self.server);
-        let needed = server.needed(members.len());
-        if members.len() < needed {
-            return Err(value(format!(
-                "no session can begin with clients {:?}: {needed} are needed",
-                numbers(&members)
-            )));
+/// The server's state: the last consensus, the last exchange begun, whether no exchange is left,
+/// whether the last two consensuses are the same, and the exchanges that are finished.
+fn look(py: Python<'_>, server: &Server, what: &str) -> PyResult<Py<PyAny>> {
+    let state = server.state();
+    match what {
+        "labels" => consensus(py, state).into_py_any(py),
+        "begun" => state.begun.into_py_any(py),
+        "over" => server.is_over().into_py_any(py),
+        "settled" => state.settled.into_py_any(py),
+        "exchanges" => {
+            let all = state.exchanges.iter().map(finished);
+            all.collect::<Vec<_>>().into_py_any(py)
         }
-        let at = SessionContext::new(session, PartyId::SERVER, options::seed(seed)?);
-        let party = server.server(at, members.clone()).map_err(errors::misuse)?;
-        drop(server);
-        let shared = Arc::clone(&self.server);
-        let convert = move |py: Python<'_>, report: Report| {
-            lock(&shared).ended(Ok(&report));
-            gave(py, &report).into_py_any(py)
-        };
-        let place = (PartyId::SERVER, session);
-        let party = PyParty::new(place, party, Arc::new(convert));
-        Ok((numbers(&members), party))
-    }
-
-    /// The state in bytes.
-    fn state<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        let bytes = py.detach(|| {
-            let server = lock(&self.server);
-            server.state().write(server.job())
-        });
-        PyBytes::new(py, &bytes)
-    }
-
-    /// The last consensus.
-    fn labels<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyArray1<i64>>> {
-        consensus(py, lock(&self.server).state())
-    }
-
-    /// The last exchange begun.
-    #[getter]
-    fn begun(&self) -> u32 {
-        lock(&self.server).state().begun
-    }
-
-    /// Whether no exchange is left. Clients may still wait for the last consensus.
-    #[getter]
-    fn over(&self) -> bool {
-        lock(&self.server).is_over()
-    }
-
-    /// Whether the last two consensuses are the same.
-    #[getter]
-    fn settled(&self) -> bool {
-        lock(&self.server).state().settled
-    }
-
-    /// The exchanges that are finished.
-    #[getter]
-    fn exchanges(&self) -> Vec<Finished> {
-        let server = lock(&self.server);
-        server.state().exchanges.iter().map(finished).collect()
+        _ => server::nothing(py, server, what),
     }
 }

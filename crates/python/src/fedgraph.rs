@@ -1,28 +1,26 @@
 //! A graph network over clients with different features: all parties in one process, or one party.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use numpy::ndarray::Array2;
 use numpy::{IntoPyArray, PyArray2, PyReadonlyArray2};
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
-use undertone::fedgraph::{
-    Checkpoint, Graph, Inputs, Job, Keep, Kept, Matrix, Outcome, Place, Report, Terms, client,
-    server,
-};
-use undertone::job::terms;
-use undertone::party::{Network, PartyId, SessionId};
+use undertone::fedgraph::{Client, Graph, Inputs, Job, Matrix, Outcome, Report, Server, Train};
+use undertone::job::Record;
+use undertone::party::Network;
 use undertone::simulate::GraphSimulation;
 
 use crate::arrays::{self, contiguous};
+use crate::client::{self, Callbacks, Object, PyClient};
 use crate::costs::{Spent, spent};
-use crate::errors::{aborted, declined, misuse, numbers, of_client, simulation, value};
+use crate::errors::{aborted, numbers, of_client, simulation, value};
 use crate::interrupt;
-use crate::options::{self, Keys, Stated};
-use crate::party::{PyParty, Raised};
+use crate::options::{self, Stated};
 use crate::pool;
 use crate::record::{self, PyRecord};
+use crate::server::{self, PyServer};
 
 /// What a client brings: names of features, labels int64 of shape [rows], the others float64 of
 /// shape [rows, width], [queries, classes] and [queries, width].
@@ -37,22 +35,20 @@ pub(crate) struct Brought<'py> {
 }
 
 impl Brought<'_> {
-    fn inputs(self, job: &Job) -> PyResult<Arc<Inputs>> {
+    fn inputs(self) -> PyResult<Inputs> {
         let labels = arrays::labels(&self.labels)?;
         if let Some(row) = labels.iter().position(Option::is_none) {
             return Err(value(format!(
                 "row {row} has no label; give rows without a label as rows to predict"
             )));
         }
-        let inputs = Inputs {
+        Ok(Inputs {
             columns: self.columns,
             labels: labels.into_iter().flatten().collect(),
             embeddings: matrix(&self.embeddings)?,
             probabilities: matrix(&self.probabilities)?,
             queries: matrix(&self.queries)?,
-        };
-        inputs.check(job).map_err(value)?;
-        Ok(Arc::new(inputs))
+        })
     }
 }
 
@@ -122,7 +118,10 @@ pub(crate) fn fedgraph<'py>(
     let (job, seed) = (rules.job::<Job>()?, options::seed(seed)?);
     let each = clients.into_iter().enumerate();
     let each = each.map(|(place, own)| {
-        let inputs = own.inputs(&job);
+        let inputs = own.inputs().and_then(|inputs| {
+            inputs.check(&job).map_err(value)?;
+            Ok(Arc::new(inputs))
+        });
         inputs.map_err(|error| of_client(py, place, error))
     });
     let clients = each.collect::<PyResult<Vec<_>>>()?;
@@ -142,138 +141,67 @@ pub(crate) fn fedgraph<'py>(
     ))
 }
 
-/// Functions in Python that take what a party keeps: its last two checkpoints, as bytes, and the
-/// votes.
-struct Keeper {
-    keep: Option<Py<PyAny>>,
-    voted: Option<Py<PyAny>>,
-    raised: Raised,
-}
-
-impl Keeper {
-    fn into_keep(self, mut saved: Vec<Checkpoint>) -> Keep {
-        Box::new(move |kept| {
-            let called = match kept {
-                Kept::Votes(votes) => self.votes(votes),
-                Kept::Checkpoint(checkpoint) => {
-                    // A run that continues from the older one keeps the other anew.
-                    saved.retain(|saved| saved.step() < checkpoint.step());
-                    saved.insert(0, checkpoint.clone());
-                    saved.truncate(2);
-                    self.checkpoints(&Checkpoint::write_all(&saved))
-                }
-            };
-            called.map_err(|error| {
-                self.raised.put(error);
-                // Peers receive this text.
-                "the checkpoint cannot be kept".to_owned()
-            })
-        })
-    }
-
-    fn votes(&self, votes: &Matrix) -> PyResult<()> {
-        let Some(voted) = &self.voted else {
-            return Ok(());
-        };
-        Python::attach(|py| {
-            let votes = floats(py, Some(votes.clone()))?;
-            voted.call1(py, (votes,)).map(drop)
-        })
-    }
-
-    fn checkpoints(&self, bytes: &[u8]) -> PyResult<()> {
-        let Some(keep) = &self.keep else {
-            return Ok(());
-        };
-        Python::attach(|py| keep.call1(py, (PyBytes::new(py, bytes),)).map(drop))
-    }
-}
-
-fn read(saved: Option<&[u8]>) -> PyResult<Vec<Checkpoint>> {
-    let saved = saved.map(Checkpoint::read_all).transpose();
-    let saved = saved.map_err(|error| value(format!("saved: {error}")))?;
-    Ok(saved.unwrap_or_default())
-}
-
-/// A client's party.
+/// A client. The record must know `rows` as they were loaded: embeddings are others after each
+/// training of the own network. `voted` gets the votes.
 #[pyfunction]
-#[allow(clippy::too_many_arguments)]
 pub(crate) fn fedgraph_client(
-    rules: Stated,
-    session: [u8; 32],
-    index: usize,
-    brought: Brought<'_>,
-    saved: Option<&[u8]>,
     terms: Stated,
-    keep: Option<Py<PyAny>>,
-    voted: Py<PyAny>,
-    credentials: Option<Keys>,
-    record: Option<&Bound<'_, PyRecord>>,
+    brought: Brought<'_>,
     rows: Option<PyReadonlyArray2<'_, f64>>,
-    seed: Option<[u8; 32]>,
-) -> PyResult<PyParty> {
-    pool::ready()?;
-    let (job, session) = (rules.job::<Job>()?, SessionId(session));
-    let me = options::client(index, job.clients)?;
-    let terms: Terms = terms.terms()?;
-    terms::holds(&terms, &job, credentials.is_some()).map_err(declined)?;
-    let record = record::given(record)?;
-    if rows.is_none() && record.folder().is_some() {
-        return Err(value(
-            "rows is missing: the record must know the rows as they were loaded; embeddings are \
-             others after each training of the own network",
-        ));
-    }
+    checkpoint: Option<PathBuf>,
+    voted: Py<PyAny>,
+    record: Option<&Bound<'_, PyRecord>>,
+) -> PyResult<PyClient> {
+    let has_rows = rows.is_some();
     let loaded = rows.as_ref().unwrap_or(&brought.embeddings);
-    let digests = record::digests(contiguous(loaded)?, loaded.as_array().ncols());
-    record::bring(&record, digests, None)?;
-    record::know(&record, credentials.as_ref());
-    let (inputs, saved) = (brought.inputs(&job)?, read(saved)?);
-    let raised = Raised::default();
-    let keeper = Keeper {
-        keep,
-        voted: Some(voted),
-        raised: raised.clone(),
+    let dim = loaded.as_array().ncols();
+    let digests: Vec<_> = record::digests(contiguous(loaded)?, dim).collect();
+    let inputs = brought.inputs()?;
+    let make = move |job: &Job| {
+        inputs.check(job).map_err(|error| error.to_string())?;
+        let inputs = inputs.clone();
+        let train: Train = Box::new(move |_| Ok(inputs));
+        Ok(train)
     };
-    let place = Place {
-        session,
-        me,
-        seed: options::seed(seed)?,
-        credentials: credentials.map(|keys| keys.credentials(me)).transpose()?,
-        record: record.clone(),
-        min_network: terms.min_network,
-        show_embeddings: terms.show_embeddings,
-        keep: keeper.into_keep(saved.clone()),
-        saved,
+    let callbacks = Callbacks::default();
+    let voted = Object::new(voted, &callbacks);
+    let on_votes = move |votes: &Matrix| {
+        let votes = votes.clone();
+        let called = voted.call(move |voted| {
+            let votes = floats(voted.py(), Some(votes))?;
+            voted.call1((votes,)).map(drop)
+        });
+        // Peers receive this text.
+        called.map_err(|_| "the votes cannot be kept".to_owned())
     };
-    let party = client(job, inputs, place).map_err(misuse)?;
+    let ready = move |part: Client, record: &Record| {
+        if !has_rows && record.folder().is_some() {
+            return Err(value(
+                "rows is missing: the record must know the rows as they were loaded; embeddings \
+                 are others after each training of the own network",
+            ));
+        }
+        record::bring(record, digests, None)?;
+        let file = checkpoint.or_else(|| Some(record.folder()?.join("fedgraph")));
+        Ok(match file {
+            Some(file) => part.with_checkpoint(&file),
+            None => part,
+        })
+    };
     let convert = |py: Python<'_>, outcome: Outcome| had(py, outcome)?.into_py_any(py);
-    let party = PyParty::new((me, session), party, Arc::new(convert));
-    Ok(party.with_callbacks(raised).with_record(record))
+    let brought = client::Brought {
+        part: Client::new(terms.terms()?, options::seed(None)?, make).on_votes(on_votes),
+        bring: Box::new(ready),
+        callbacks,
+        convert: Arc::new(convert),
+    };
+    PyClient::new(brought, Vec::new(), record)
 }
 
-/// The server's party.
+/// The server.
 #[pyfunction]
-pub(crate) fn fedgraph_server(
-    rules: Stated,
-    session: [u8; 32],
-    saved: Option<&[u8]>,
-    keep: Option<Py<PyAny>>,
-    seed: Option<[u8; 32]>,
-) -> PyResult<PyParty> {
-    pool::ready()?;
-    let (job, session) = (rules.job::<Job>()?, SessionId(session));
-    let (ids, saved) = (options::all(job.clients)?, read(saved)?);
-    let raised = Raised::default();
-    let keeper = Keeper {
-        keep,
-        voted: None,
-        raised: raised.clone(),
-    };
-    let keep = keeper.into_keep(saved.clone());
-    let party = server(job, session, ids, options::seed(seed)?, saved, keep).map_err(misuse)?;
+pub(crate) fn fedgraph_server(rules: Stated) -> PyResult<PyServer> {
     let convert = |py: Python<'_>, report: Report| learned(py, report)?.into_py_any(py);
-    let place = (PartyId::SERVER, session);
-    let party = PyParty::new(place, party, Arc::new(convert));
-    Ok(party.with_callbacks(raised))
+    let server = Server::new(rules.job::<Job>()?);
+    Ok(PyServer::new(server, Arc::new(convert), server::nothing))
 }

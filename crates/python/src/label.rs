@@ -4,22 +4,23 @@ use std::sync::Arc;
 
 use numpy::ndarray::Array2;
 use numpy::{IntoPyArray, PyArray1, PyArray2};
+use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use undertone::data::parts;
-use undertone::job::{Agreed, Application as _, SessionContext};
 use undertone::kdf::Seed;
 use undertone::label::{Client, Ended, Gained, Job, LabelNoise, Outcome, Report, Server};
 use undertone::party::{PartyId, SessionId};
 use undertone::simulate::{Simulation, standardise};
 
 use crate::arrays;
+use crate::client::{self, Brought, Callbacks, PyClient};
 use crate::costs::{Spent, spent};
-use crate::errors::{self, declined, misuse, numbers, simulation, unwilling, value};
+use crate::errors::{self, numbers, simulation, value};
 use crate::interrupt;
-use crate::options::{self, Keys};
-use crate::party::PyParty;
+use crate::options;
 use crate::pool;
-use crate::record::{self, PyRecord};
+use crate::record::PyRecord;
+use crate::server::{self, PyServer};
 use crate::table::{self, Stated as Named};
 
 /// Labels int64 of shape [n], confidences float64 of shape [n], and scores float64 of shape
@@ -151,90 +152,61 @@ pub(crate) fn label<'py>(
     Ok((all, learned, spent(&run.ledgers), classes.names))
 }
 
-/// Refuses jobs of two sessions: a party is of one.
-fn one_session(job: &Job) -> PyResult<()> {
-    if job.standardise {
-        return Err(value(
-            "standardise takes a session of its own; bring features to one scale before, or join \
-             a job on a network",
-        ));
-    }
-    Ok(())
-}
-
-/// The client `index` of label propagation.
+/// A client. `columns` are the names of features, or empty. Without `classes` it takes the number
+/// that the job states.
 #[pyfunction]
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn label_client(
-    rules: options::Stated,
     terms: options::Stated,
-    session: [u8; 32],
-    index: usize,
-    clients: usize,
     features: &Bound<'_, PyAny>,
     labels: &Bound<'_, PyAny>,
-    classes: Named,
-    credentials: Option<Keys>,
+    columns: Vec<String>,
+    bits: Option<usize>,
+    classes: Option<Named>,
     noise: Option<(f64, [u8; 32])>,
     record: Option<&Bound<'_, PyRecord>>,
-    seed: Option<[u8; 32]>,
-) -> PyResult<PyParty> {
-    pool::ready()?;
-    let (me, session) = (options::client(index, clients)?, SessionId(session));
-    let job = rules.job::<Job>()?;
-    one_session(&job)?;
-    let rows = arrays::rows(features, job.params.bits)?;
-    let own = table::labelling(&rows, labels, classes)?;
-    let record = record::given(record)?;
-    let noise = noise.map(|(epsilon, secret)| (epsilon, Seed::from_bytes(secret)));
-    let secret = noise.as_ref().map(|(_, secret)| secret);
-    record::bring(&record, rows.digests(), secret)?;
-    record::know(&record, credentials.as_ref());
+) -> PyResult<PyClient> {
+    let rows = arrays::rows(features, bits.unwrap_or(0))?;
+    let is_stated = classes.is_some();
+    let own = table::labelling(&rows, labels, columns.clone(), classes)?;
+    let digests = rows.digests();
     let mut client = Client::new(terms.terms()?, rows, own);
-    if let Some((epsilon, secret)) = noise {
-        client = client.with_label_noise(LabelNoise::new(epsilon, secret).map_err(value)?);
+    let mut secret = None;
+    match noise {
+        Some(_) if !is_stated => {
+            return Err(value(
+                "with noise on labels, classes must be given: their number must follow neither \
+                 from the labels nor from the job",
+            ));
+        }
+        Some((epsilon, bytes)) => {
+            secret = Some(Seed::from_bytes(bytes));
+            let noise = LabelNoise::new(epsilon, Seed::from_bytes(bytes)).map_err(value)?;
+            client = client.with_label_noise(noise);
+        }
+        None if !is_stated => client = client.with_classes_of_the_job(),
+        None => {}
     }
-    let mut client = Agreed::new(client, record.clone());
-    client
-        .agree_to(job, credentials.is_some())
-        .map_err(declined)?;
-    let at = SessionContext {
-        credentials: credentials.map(|keys| keys.credentials(me)).transpose()?,
-        ..SessionContext::new(session, me, options::seed(seed)?)
+    let convert = |py: Python<'_>, gained: Gained| match gained.outcome() {
+        Some(outcome) => labelled(py, outcome)?.into_py_any(py),
+        None => Ok(py.None()),
     };
-    let party = client.client(at).map_err(unwilling)?;
-    let convert = move |py: Python<'_>, gained: Gained| {
-        let outcome = gained
-            .outcome()
-            .ok_or_else(|| value("a session without labels"))?;
-        Ok(labelled(py, outcome)?
-            .into_pyobject(py)?
-            .into_any()
-            .unbind())
+    let brought = Brought {
+        part: client,
+        bring: client::bring(digests, secret),
+        callbacks: Callbacks::default(),
+        convert: Arc::new(convert),
     };
-    let party = PyParty::new((me, session), party, Arc::new(convert));
-    Ok(party.with_record(record))
+    PyClient::new(brought, columns, record)
 }
 
-/// The server of label propagation.
+/// The server.
 #[pyfunction]
-#[pyo3(signature = (rules, session, clients, seed))]
-pub(crate) fn label_server(
-    rules: options::Stated,
-    session: [u8; 32],
-    clients: usize,
-    seed: Option<[u8; 32]>,
-) -> PyResult<PyParty> {
-    pool::ready()?;
-    let (ids, session) = (options::all(clients)?, SessionId(session));
-    let job = rules.job::<Job>()?;
-    one_session(&job)?;
-    let at = SessionContext::new(session, PartyId::SERVER, options::seed(seed)?);
-    let party = Server::new(job).server(at, ids).map_err(misuse)?;
+pub(crate) fn label_server(rules: options::Stated) -> PyResult<PyServer> {
     let convert = |py: Python<'_>, ended: Ended| match ended {
-        Ended::Labelled(report) => Ok(learned(py, &report).into_pyobject(py)?.into_any().unbind()),
-        _ => Err(value("a session without labels")),
+        Ended::Labelled(report) => learned(py, &report).into_py_any(py),
+        _ => Ok(py.None()),
     };
-    let place = (PartyId::SERVER, session);
-    Ok(PyParty::new(place, party, Arc::new(convert)))
+    let server = Server::new(rules.job::<Job>()?);
+    Ok(PyServer::new(server, Arc::new(convert), server::nothing))
 }

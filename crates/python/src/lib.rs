@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod arrays;
+mod client;
 mod costs;
 mod cotrain;
 mod drive;
@@ -20,6 +21,8 @@ mod pool;
 mod primitives;
 mod pssl;
 mod record;
+mod rounds;
+mod server;
 mod sessions;
 mod sum;
 mod table;
@@ -35,15 +38,13 @@ fn _engine(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("RefusedError", py.get_type::<errors::RefusedError>())?;
     m.add("__version__", env!("CARGO_PKG_VERSION"))?;
     options::backends(m)?;
+    m.add_class::<client::PyClient>()?;
     m.add_class::<party::PyParty>()?;
+    m.add_class::<server::PyServer>()?;
+    m.add_class::<keys::PyCheckpoint>()?;
     m.add_class::<record::PyRecord>()?;
-    m.add_class::<cotrain::CotrainClient>()?;
-    m.add_class::<cotrain::CotrainServer>()?;
     m.add_class::<cotrain::Cotraining>()?;
     m.add_class::<model::Batches>()?;
-    m.add_class::<train::TrainCheckpoint>()?;
-    m.add_class::<train::TrainClient>()?;
-    m.add_class::<train::TrainServer>()?;
     m.add_class::<train::Training>()?;
     m.add_class::<primitives::Paillier>()?;
     m.add_class::<primitives::Encrypted>()?;
@@ -59,8 +60,13 @@ fn _engine(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(label::label, m)?)?;
     m.add_function(wrap_pyfunction!(label::label_client, m)?)?;
     m.add_function(wrap_pyfunction!(label::label_server, m)?)?;
-    m.add_function(wrap_pyfunction!(net::join_label, m)?)?;
-    m.add_function(wrap_pyfunction!(net::join_sum, m)?)?;
+    m.add_function(wrap_pyfunction!(net::join, m)?)?;
+    m.add_function(wrap_pyfunction!(rounds::rounds_client, m)?)?;
+    m.add_function(wrap_pyfunction!(rounds::rounds_server, m)?)?;
+    m.add_function(wrap_pyfunction!(train::train_client, m)?)?;
+    m.add_function(wrap_pyfunction!(train::train_server, m)?)?;
+    m.add_function(wrap_pyfunction!(cotrain::cotrain_client, m)?)?;
+    m.add_function(wrap_pyfunction!(cotrain::cotrain_server, m)?)?;
     m.add_function(wrap_pyfunction!(net::main, m)?)?;
     m.add_function(wrap_pyfunction!(primitives::distances, m)?)?;
     m.add_function(wrap_pyfunction!(primitives::ot, m)?)?;

@@ -5,28 +5,23 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use undertone::kdf::Seed;
 use undertone::train::{self, Embeddings, Examples, Model, ModelError, Rows, Target};
+use zeroize::Zeroizing;
 
-use crate::arrays::{contiguous, matrix};
+use crate::arrays::{Matrix, contiguous};
+use crate::client::Object;
 use crate::errors::value;
-use crate::party::Raised;
 
 /// A model in Python: the object that `_train.py` puts around the caller's.
-pub(crate) struct PyModel {
-    pub(crate) model: Py<PyAny>,
-    pub(crate) raised: Raised,
-}
+pub(crate) struct PyModel(pub(crate) Object);
 
 impl PyModel {
     /// Calls the model. Its exception stays in this process: peers learn only that it failed.
-    fn call<T>(
+    fn call<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Bound<'_, PyAny>) -> PyResult<T>,
+        work: impl FnOnce(&Bound<'_, PyAny>) -> PyResult<T> + Send + 'static,
     ) -> Result<T, ModelError> {
-        let called = Python::attach(|py| work(self.model.bind(py)));
-        called.map_err(|error| {
-            self.raised.put(error);
-            ModelError("it raised an exception".into())
-        })
+        let called = self.0.call(work);
+        called.map_err(|_| ModelError("it raised an exception".into()))
     }
 }
 
@@ -37,7 +32,7 @@ type Targets<'py> = (
     Bound<'py, PyArray1<f32>>,
 );
 
-fn targets<'py>(py: Python<'py>, targets: &[Target]) -> Targets<'py> {
+fn targets(py: Python<'_>, targets: Vec<Target>) -> Targets<'_> {
     let rows: Vec<i64> = targets.iter().map(|target| target.row as i64).collect();
     let classes: Vec<i64> = targets.iter().map(|target| target.class.into()).collect();
     let weights: Vec<f32> = targets.iter().map(|target| target.weight).collect();
@@ -92,15 +87,17 @@ impl Model for PyModel {
     }
 
     fn set_params(&mut self, params: &[f32]) -> Result<(), ModelError> {
+        let params = params.to_vec();
         self.call(|model| {
-            let params = PyArray1::from_slice(model.py(), params);
+            let params = params.into_pyarray(model.py());
             model.call_method1("set_params", (params,)).map(drop)
         })
     }
 
     fn embed(&mut self, rows: Rows<'_>) -> Result<Embeddings, ModelError> {
+        let rows = Matrix::from(rows);
         self.call(|model| {
-            let rows = matrix(model.py(), rows)?;
+            let rows = rows.array(model.py())?;
             let embeddings: PyReadonlyArray2<'_, f32> =
                 model.call_method1("embed", (rows,))?.extract()?;
             Ok(Embeddings {
@@ -111,8 +108,9 @@ impl Model for PyModel {
     }
 
     fn predict(&mut self, rows: Rows<'_>) -> Result<Vec<f32>, ModelError> {
+        let rows = Matrix::from(rows);
         self.call(|model| {
-            let rows = matrix(model.py(), rows)?;
+            let rows = rows.array(model.py())?;
             let predicted: PyReadonlyArray2<'_, f32> =
                 model.call_method1("predict", (rows,))?.extract()?;
             Ok(contiguous(&predicted)?.to_vec())
@@ -124,21 +122,24 @@ impl Model for PyModel {
         examples: &Examples<'_>,
         schedule: &train::Schedule,
     ) -> Result<(), ModelError> {
-        self.call(|model| {
+        let rows = Matrix::from(examples.rows);
+        let (labelled, pseudo) = (examples.labelled.to_vec(), examples.pseudo.to_vec());
+        let sizes = (schedule.epochs, schedule.labelled, schedule.pseudo);
+        let rates = (
+            schedule.learning_rate,
+            schedule.weight_decay,
+            schedule.consistency,
+        );
+        let seed = Zeroizing::new(*schedule.seed.expose());
+        self.call(move |model| {
             let py = model.py();
-            let sizes = (schedule.epochs, schedule.labelled, schedule.pseudo);
-            let rates = (
-                schedule.learning_rate,
-                schedule.weight_decay,
-                schedule.consistency,
-            );
             let arguments = (
-                matrix(py, examples.rows)?,
-                targets(py, examples.labelled),
-                targets(py, examples.pseudo),
+                rows.array(py)?,
+                targets(py, labelled),
+                targets(py, pseudo),
                 sizes,
                 rates,
-                PyBytes::new(py, schedule.seed.expose()),
+                PyBytes::new(py, &*seed),
             );
             model.call_method1("update", arguments).map(drop)
         })
@@ -156,7 +157,7 @@ impl Batches {
     }
 
     fn __next__<'py>(&mut self, py: Python<'py>) -> Option<Targets<'py>> {
-        self.0.next().map(|batch| targets(py, &batch))
+        self.0.next().map(|batch| targets(py, batch))
     }
 }
 

@@ -192,6 +192,11 @@ pub(crate) fn client(index: usize, clients: usize) -> PyResult<PartyId> {
     })
 }
 
+/// The client `index` of a session whose clients it does not know yet.
+pub(crate) fn party(index: usize) -> PyResult<PartyId> {
+    client(index, MAX_CLIENTS)
+}
+
 /// A client's private key (PEM), the public keys of all clients in order, and their names or none.
 #[derive(FromPyObject)]
 pub(crate) struct Keys(String, Vec<[u8; 32]>, Vec<String>);

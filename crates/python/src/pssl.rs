@@ -6,21 +6,18 @@ use numpy::ndarray::Array2;
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyReadonlyArray2};
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
-use undertone::job::{Agreed, Application as _, SessionContext};
-use undertone::party::{Network, PartyId, SessionId};
-use undertone::pssl::{Client, Data, Job, Outcome, Report, Server, simulation};
+use undertone::party::Network;
+use undertone::pssl::{Client, Data, Job, Outcome, Report, Server, quantise, simulation};
 
 use crate::arrays::{self, contiguous};
 use crate::costs::{Spent, spent};
-use crate::errors::{
-    aborted, declined, misuse, number, numbers, simulation as failed, unwilling, value,
-};
+use crate::client::{self, Brought, Callbacks, PyClient};
+use crate::errors::{aborted, number, numbers, simulation as failed, value};
 use crate::interrupt;
-use crate::options::Stated;
-use crate::options::{self, Keys};
-use crate::party::PyParty;
+use crate::options::{self, Stated};
 use crate::pool;
 use crate::record::{self, PyRecord};
+use crate::server::{self, PyServer};
 
 fn data(features: &Bound<'_, PyAny>, labels: &Bound<'_, PyAny>) -> PyResult<Data> {
     let rows: PyReadonlyArray2<'_, u8> = features.extract()?;
@@ -110,60 +107,42 @@ pub(crate) fn pssl<'py>(
     ))
 }
 
-/// A client's party.
+/// A client. `features` are as in a file: the job says how they become bytes.
 #[pyfunction]
-#[allow(clippy::too_many_arguments)]
 pub(crate) fn pssl_client(
-    rules: Stated,
     terms: Stated,
-    session: [u8; 32],
-    index: usize,
-    clients: usize,
     features: &Bound<'_, PyAny>,
     labels: &Bound<'_, PyAny>,
-    credentials: Option<Keys>,
+    columns: Vec<String>,
     record: Option<&Bound<'_, PyRecord>>,
-    seed: Option<[u8; 32]>,
-) -> PyResult<PyParty> {
-    pool::ready()?;
-    let (me, session) = (options::client(index, clients)?, SessionId(session));
-    let record = record::given(record)?;
-    record::know(&record, credentials.as_ref());
-    let rows: PyReadonlyArray2<'_, u8> = features.extract()?;
-    let digests = record::digests(contiguous(&rows)?, rows.as_array().ncols());
-    record::bring(&record, digests, None)?;
-    let data = Arc::new(data(features, labels)?);
-    let terms = terms.terms()?;
-    let signed = credentials.is_some();
-    let at = SessionContext {
-        credentials: credentials.map(|keys| keys.credentials(me)).transpose()?,
-        ..SessionContext::new(session, me, options::seed(seed)?)
+) -> PyResult<PyClient> {
+    let rows = arrays::features(features)?;
+    let labels = arrays::labels(labels)?;
+    let digests: Vec<_> = record::digests(rows.values(), rows.dim()).collect();
+    let mut given = Some((rows, labels));
+    let make = move |job: &Job| {
+        let (rows, labels) = given.as_ref().ok_or("the rows are in use")?;
+        let values = quantise(rows.values(), job.range, job.scale);
+        let values = values.map_err(|error| error.to_string())?;
+        let data = Data::new(rows.dim(), values, labels.clone());
+        let data = data.map_err(|error| error.to_string())?;
+        given = None;
+        Ok(data)
     };
-    let mut client = Agreed::new(Client::of(terms, data), record.clone());
-    let job = rules.job::<Job>()?;
-    client.agree_to(job, signed).map_err(declined)?;
-    let party = client.client(at).map_err(unwilling)?;
     let convert = |py: Python<'_>, outcome: Outcome| had(py, outcome)?.into_py_any(py);
-    let convert = Arc::new(convert);
-    let party = PyParty::new((me, session), party, convert);
-    Ok(party.with_record(record))
+    let brought = Brought {
+        part: Client::new(terms.terms()?, make),
+        bring: client::bring(digests, None),
+        callbacks: Callbacks::default(),
+        convert: Arc::new(convert),
+    };
+    PyClient::new(brought, columns, record)
 }
 
-/// The server's party.
+/// The server.
 #[pyfunction]
-pub(crate) fn pssl_server(
-    rules: Stated,
-    session: [u8; 32],
-    clients: usize,
-    seed: Option<[u8; 32]>,
-) -> PyResult<PyParty> {
-    pool::ready()?;
-    let (ids, session) = (options::all(clients)?, SessionId(session));
-    let seed = options::seed(seed)?;
-    let at = SessionContext::new(session, PartyId::SERVER, seed);
-    let mut server = Server::new(rules.job::<Job>()?);
-    let party = server.server(at, ids).map_err(misuse)?;
+pub(crate) fn pssl_server(rules: Stated) -> PyResult<PyServer> {
     let convert = |py: Python<'_>, report: Report| learned(&report).into_py_any(py);
-    let place = (PartyId::SERVER, session);
-    Ok(PyParty::new(place, party, Arc::new(convert)))
+    let server = Server::new(rules.job::<Job>()?);
+    Ok(PyServer::new(server, Arc::new(convert), server::nothing))
 }

@@ -102,21 +102,21 @@ pub(crate) fn strangers(clients: Vec<(String, Vec<u8>)>) -> (Vec<usize>, String)
     columns::strangers(clients).unwrap_or_default()
 }
 
-/// The labels of one client, whose classes are stated.
+/// The labels of one client, under the classes that it states or that occur.
 pub(crate) fn labelling(
     rows: &Rows,
     given: &Bound<'_, PyAny>,
-    classes: Stated,
+    columns: Vec<String>,
+    classes: Option<Stated>,
 ) -> PyResult<Labelling> {
-    let classes = classes.classes()?;
-    let labels = parse(given, Some(&classes))?;
-    let data = Dataset::new(rows.clone(), labels, Vec::new(), Some(&classes)).map_err(value)?;
-    let table = ClassTable {
-        count: classes.count(),
-        names: data.class_names.clone(),
+    let classes = classes.map(Stated::classes).transpose()?;
+    let name = "this client".to_owned();
+    let part = part(name, rows.clone(), given, columns, classes.as_ref())?;
+    let own = ClassTable {
+        count: part.data.class_count(),
+        names: part.data.class_names.clone(),
     };
-    let name = "this client".into();
-    Part { name, data }.labelling(&table).map_err(value)
+    part.labelling(&own).map_err(value)
 }
 
 /// Labels as numbers, int64 of shape [rows] with -1 where there is none, and the names of the

@@ -1,32 +1,29 @@
 //! Training with propagated labels: all parties in one process, or one party.
 
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::IntoPyObjectExt;
-use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
-use undertone::job::{
-    Agreed, Application as _, Checkpoint, Job as _, Record, SessionContext, Terms as _, terms,
-};
+use undertone::job::Terms as _;
 use undertone::kdf::Seed;
 use undertone::label::LabelNoise;
-use undertone::party::{Network, PartyId, SessionId};
+use undertone::party::{Network, SessionId};
 use undertone::train::{
     Census, Client, Data, Inputs, Job, Report, Server, Simulation, State, Step, Terms,
 };
 
 use crate::arrays::{self, contiguous};
+use crate::client::{self, Brought, Callbacks, Object, PyClient};
 use crate::costs::Spent;
 use crate::errors::{self, number, numbers, of_client, simulation as failed, value};
 use crate::model::PyModel;
-use crate::options::{self, Keys, Stated};
-use crate::party::{PyParty, Raised};
+use crate::options::{self, Stated};
 use crate::pool;
-use crate::record::{self, PyRecord};
-use crate::sessions::{self, Simulated, client, lock};
+use crate::record::PyRecord;
+use crate::server::{self, PyServer};
+use crate::sessions::Simulated;
+use crate::table::{self, Stated as Named};
 
 fn job(rules: &Stated, label_epsilon: Option<f64>) -> PyResult<Job> {
     let job = Job {
@@ -133,7 +130,8 @@ impl Training {
     ) -> PyResult<Self> {
         pool::ready()?;
         let (job, seed) = (job(&rules, label_epsilon)?, options::seed(seed)?);
-        let raised = Raised::default();
+        let callbacks = Callbacks::default();
+        let raised = callbacks.raised().clone();
         let mut clients = Vec::with_capacity(models.len());
         for (place, model) in models.into_iter().enumerate() {
             let (Some(features), Some(labels)) = (features.get(place), labels.get(place)) else {
@@ -148,11 +146,7 @@ impl Training {
             });
             let data = data(&job, features, labels, noise);
             let data = data.map_err(|error| of_client(py, place, error))?;
-            let model = PyModel {
-                model,
-                raised: raised.clone(),
-            };
-            let model = Box::new(model);
+            let model = Box::new(PyModel(Object::new(model, &callbacks)));
             clients.push(Client::of(Terms::anything(), Inputs { model, data }));
         }
         let server = Server::new(job, contiguous(&first)?.to_vec());
@@ -221,232 +215,92 @@ fn groups(state: &State) -> Vec<Vec<i64>> {
     groups.iter().map(|group| numbers(group)).collect()
 }
 
-/// A client of a job, between two sessions.
-#[pyclass(frozen, module = "undertone._engine")]
-pub(crate) struct TrainClient {
-    client: Mutex<Agreed<Client>>,
-    job: Job,
-    record: Record,
-    raised: Raised,
-}
-
-#[pymethods]
-impl TrainClient {
-    #[new]
-    fn new(
-        rules: Stated,
-        model: Py<PyAny>,
-        features: &Bound<'_, PyAny>,
-        labels: &Bound<'_, PyAny>,
-        noise: Option<(f64, [u8; 32])>,
-        terms: Stated,
-        record: Option<&Bound<'_, PyRecord>>,
-    ) -> PyResult<Self> {
-        pool::ready()?;
-        let job = job(&rules, None)?;
-        let secret = noise.map(|(_, secret)| Seed::from_bytes(secret));
-        let noise = noise.map(|(epsilon, secret)| (epsilon, Seed::from_bytes(secret)));
-        let data = data(&job, features, labels, noise)?;
-        let record = record::given(record)?;
-        let rows = data.rows();
-        let digests = record::digests(rows.values, rows.dim);
-        record::bring(&record, digests, secret.as_ref())?;
-        let raised = Raised::default();
-        let model = PyModel {
-            model,
-            raised: raised.clone(),
-        };
-        let model = Box::new(model);
-        let terms = terms::terms(terms.0).map_err(value)?;
-        let client = Client::of(terms, Inputs { model, data });
-        Ok(Self {
-            client: Mutex::new(Agreed::new(client, record.clone())),
-            job,
-            record,
-            raised,
-        })
+/// A client. `classes` are what it states of them; with `noise` it must.
+#[pyfunction]
+#[allow(clippy::too_many_arguments)]
+pub(crate) fn train_client(
+    terms: Stated,
+    model: Py<PyAny>,
+    features: &Bound<'_, PyAny>,
+    labels: &Bound<'_, PyAny>,
+    columns: Vec<String>,
+    classes: Option<Named>,
+    noise: Option<(f64, [u8; 32])>,
+    record: Option<&Bound<'_, PyRecord>>,
+) -> PyResult<PyClient> {
+    let rows = arrays::rows(features, 0)?;
+    let is_stated = classes.is_some();
+    if noise.is_some() && !is_stated {
+        return Err(value(
+            "noise needs classes: with another number of classes every label is drawn anew, so the \
+             server must not choose it",
+        ));
     }
-
-    /// The last round in which the client began to take part, if the job has begun.
-    #[getter]
-    fn last(&self, py: Python<'_>) -> PyResult<Option<u32>> {
-        let census = py.detach(|| self.record.census()).map_err(value)?;
-        Ok(census.map(|census| census.last))
-    }
-
-    /// The client's party in a session.
-    #[allow(clippy::too_many_arguments)]
-    fn party(
-        &self,
-        py: Python<'_>,
-        index: i64,
-        session: [u8; 32],
-        credentials: Option<Keys>,
-        seed: Option<[u8; 32]>,
-    ) -> PyResult<PyParty> {
-        pool::ready()?;
-        let (me, session) = (client(index)?, SessionId(session));
-        let is_signed = credentials.is_some();
-        record::know(&self.record, credentials.as_ref());
-        let at = SessionContext {
-            credentials: credentials.map(|keys| keys.credentials(me)).transpose()?,
-            ..SessionContext::new(session, me, options::seed(seed)?)
-        };
-        let party = py.detach(|| {
-            let mut client = lock(&self.client);
-            let agreed = client.agree_to(self.job.clone(), is_signed);
-            agreed.map_err(errors::declined)?;
-            client.client(at).map_err(errors::unwilling)
-        });
-        if let Some(error) = self.raised.take() {
-            return Err(error);
+    let own = table::labelling(&rows, labels, columns.clone(), classes)?;
+    let (digests, mut secret) = (rows.digests(), None);
+    let noise = match noise {
+        None => None,
+        Some((epsilon, bytes)) => {
+            secret = Some(Seed::from_bytes(bytes));
+            Some(LabelNoise::new(epsilon, Seed::from_bytes(bytes)).map_err(value)?)
         }
-        let party = party?;
-        let convert = |py: Python<'_>, step: Step| did(py, step).into_py_any(py);
-        let party = PyParty::new((me, session), party, Arc::new(convert));
-        let party = party.with_callbacks(self.raised.clone());
-        Ok(party.with_record(self.record.clone()))
-    }
+    };
+    let callbacks = Callbacks::default();
+    let model = Object::new(model, &callbacks);
+    let mut loaded = Some(rows);
+    let make = move |job: &Job| {
+        if is_stated && own.classes() != job.classes {
+            return Err(format!(
+                "the job has {} classes, this client has {} (classes)",
+                job.classes,
+                own.classes()
+            ));
+        }
+        let rows = loaded.as_ref().ok_or("the rows are in use")?;
+        let data = Data::for_job(job, rows, &own, noise.as_ref())?;
+        loaded = None;
+        let model = Box::new(PyModel(model.clone()));
+        Ok(Inputs { model, data })
+    };
+    let convert = |py: Python<'_>, step: Step| did(py, step).into_py_any(py);
+    let brought = Brought {
+        part: Client::new(terms.terms()?, make),
+        bring: client::bring(digests, secret),
+        callbacks,
+        convert: Arc::new(convert),
+    };
+    PyClient::new(brought, columns, record)
 }
 
-/// The server of a job, between two sessions.
-#[pyclass(frozen, module = "undertone._engine")]
-pub(crate) struct TrainServer {
-    server: Arc<Mutex<Server>>,
+/// The server, from the parameters `first` on.
+#[pyfunction]
+pub(crate) fn train_server(rules: Stated, first: PyReadonlyArray1<'_, f32>) -> PyResult<PyServer> {
+    let server = Server::new(job(&rules, None)?, contiguous(&first)?.to_vec());
+    let convert = |py: Python<'_>, report: Report| gave(&report).into_py_any(py);
+    Ok(PyServer::new(server, Arc::new(convert), look))
 }
 
-#[pymethods]
-impl TrainServer {
-    /// A new job from the parameters `first` on, or the one whose state is given.
-    #[new]
-    fn new(
-        rules: Stated,
-        first: Option<PyReadonlyArray1<'_, f32>>,
-        state: Option<&[u8]>,
-    ) -> PyResult<Self> {
-        let job = job(&rules, None)?;
-        let state = match (first, state) {
-            (_, Some(state)) => {
-                State::read(state, &job).map_err(|why| value(format!("state: {why}")))?
-            }
-            (Some(first), None) => State::new(contiguous(&first)?.to_vec()),
-            (None, None) => return Err(value("give params or state")),
-        };
-        let server = Arc::new(Mutex::new(Server::resume(job, state)));
-        Ok(Self { server })
-    }
-
-    /// The clients of the next session, of those that are present.
-    fn members(&self, present: Vec<i64>, seed: Option<[u8; 32]>) -> PyResult<Vec<i64>> {
-        let present = sessions::clients(present)?;
-        let mut prg = options::seed(seed)?.prg();
-        Ok(numbers(&lock(&self.server).members(&present, &mut prg)))
-    }
-
-    /// Begins the next session, of these clients. The caller keeps the state before it sends
-    /// anything.
-    fn begin(
-        &self,
-        members: Vec<i64>,
-        session: [u8; 32],
-        seed: Option<[u8; 32]>,
-    ) -> PyResult<PyParty> {
-        pool::ready()?;
-        let (members, session) = (sessions::clients(members)?, SessionId(session));
-        let at = SessionContext::new(session, PartyId::SERVER, options::seed(seed)?);
-        let party = lock(&self.server).server(at, members);
-        let party = party.map_err(errors::misuse)?;
-        let shared = Arc::clone(&self.server);
-        let convert = move |py: Python<'_>, report: Report| {
-            lock(&shared).ended(Ok(&report));
-            gave(&report).into_py_any(py)
-        };
-        let place = (PartyId::SERVER, session);
-        Ok(PyParty::new(place, party, Arc::new(convert)))
-    }
-
-    /// The state in bytes.
-    fn state<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        let bytes = py.detach(|| lock(&self.server).state().write());
-        PyBytes::new(py, &bytes)
-    }
-
-    /// The parameters of the model.
-    fn params<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f32>> {
-        PyArray1::from_slice(py, &lock(&self.server).state().model)
-    }
-
-    /// The last round begun.
-    #[getter]
-    fn begun(&self) -> u32 {
-        lock(&self.server).state().begun
-    }
-
-    /// The clients of the job, once the census has counted them.
-    #[getter]
-    fn clients(&self) -> Option<Vec<i64>> {
-        let server = lock(&self.server);
-        let clients = &server.state().census.as_ref()?.clients;
-        Some(clients.iter().map(|client| number(client.id)).collect())
-    }
-
-    /// The groups of clients.
-    #[getter]
-    fn groups(&self) -> Vec<Vec<i64>> {
-        groups(lock(&self.server).state())
-    }
-
-    /// Whether all rounds are over. Clients may still wait for the final model.
-    #[getter]
-    fn over(&self) -> bool {
-        let server = lock(&self.server);
-        server.state().census.is_some() && server.is_over()
-    }
-
-    /// The rounds that are finished, and their contributors.
-    #[getter]
-    fn taken(&self) -> Vec<(u32, Vec<i64>)> {
-        let server = lock(&self.server);
-        let taken = server.state().taken.iter();
-        taken
-            .map(|taken| (taken.number, numbers(&taken.contributors)))
-            .collect()
-    }
-}
-
-/// The file in which a server keeps the state of a job, and with it what it needs to continue.
-#[pyclass(frozen, module = "undertone._engine")]
-pub(crate) struct TrainCheckpoint {
-    file: Checkpoint,
-    found: Option<Vec<u8>>,
-}
-
-#[pymethods]
-impl TrainCheckpoint {
-    #[new]
-    fn new(py: Python<'_>, path: PathBuf, rules: Stated) -> PyResult<Self> {
-        let job = job(&rules, None)?;
-        let (digest, most) = (job.digest(), State::max_bytes(&job));
-        let opened = py.detach(|| Checkpoint::open(&path, "train in Python", &digest, most));
-        let (file, found) = opened.map_err(value)?;
-        Ok(Self { file, found })
-    }
-
-    /// What an earlier process has left in the file.
-    #[getter]
-    fn found<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyBytes>> {
-        self.found.as_ref().map(|found| PyBytes::new(py, found))
-    }
-
-    /// Replaces the content. It is on disk when this returns.
-    fn save(&self, py: Python<'_>, content: &[u8]) -> PyResult<()> {
-        let saved = py.detach(|| self.file.save(content));
-        saved.map_err(|error| PyOSError::new_err(error.to_string()))
-    }
-
-    /// Removes the file, if it exists.
-    fn remove(&self, py: Python<'_>) -> PyResult<()> {
-        let removed = py.detach(|| self.file.remove());
-        removed.map_err(|error| PyOSError::new_err(error.to_string()))
+/// The server's state: the model's parameters, the last round begun, the clients of the job once
+/// the census has counted them, their groups, whether all rounds are over, and the rounds that are
+/// finished with their contributors.
+fn look(py: Python<'_>, server: &Server, what: &str) -> PyResult<Py<PyAny>> {
+    let state = server.state();
+    match what {
+        "params" => PyArray1::from_slice(py, &state.model).into_py_any(py),
+        "begun" => state.begun.into_py_any(py),
+        "clients" => {
+            let census = state.census.as_ref();
+            let clients = census.map(|census| census.clients.iter());
+            let clients = clients.map(|all| all.map(|client| number(client.id)));
+            clients.map(Vec::from_iter).into_py_any(py)
+        }
+        "groups" => groups(state).into_py_any(py),
+        "over" => (state.census.is_some() && server.is_over()).into_py_any(py),
+        "rounds" => {
+            let taken = state.taken.iter();
+            let taken = taken.map(|taken| (taken.number, numbers(&taken.contributors)));
+            taken.collect::<Vec<_>>().into_py_any(py)
+        }
+        _ => server::nothing(py, server, what),
     }
 }

@@ -6,6 +6,7 @@ use undertone_kernel::Wiped;
 use undertone_label::input::InputError;
 use undertone_label::{Features, LabelNoise, Labelling, Rows as Loaded};
 
+use crate::job::Job;
 use crate::model::Rows;
 
 /// A client's rows, with labels for some of them. Wiped when dropped.
@@ -63,6 +64,46 @@ impl Data {
     pub fn with_noise(mut self, noise: &LabelNoise, loaded: &Loaded) -> Result<Self, InputError> {
         self.brought = noise.apply(loaded, &self.own)?;
         Ok(self)
+    }
+
+    /// A client's rows and labels as `job` prepares them, from those that it has loaded. Labels without
+    /// names take the classes of the job; with `noise` they must be those of the job (NOISE-3).
+    ///
+    /// # Errors
+    /// Why they do not fit the job.
+    pub fn for_job(
+        job: &Job,
+        loaded: &Loaded,
+        own: &Labelling,
+        noise: Option<&LabelNoise>,
+    ) -> Result<Self, String> {
+        let Loaded::Features(features) = loaded else {
+            return Err("training needs features, not codes".into());
+        };
+        // With another number of classes every label would be a fresh draw.
+        if noise.is_some() && own.classes() != job.classes {
+            return Err(format!(
+                "the job has {} classes, this client has {}; state them (classes)",
+                job.classes,
+                own.classes()
+            ));
+        }
+        let labelling = if own.names().is_empty() {
+            Labelling::new(job.classes, own.labels().to_vec())
+        } else {
+            Ok(own.clone())
+        };
+        let labelling = labelling.map_err(|error| error.to_string())?;
+        let values = features.values().iter();
+        let values = values.map(|value| (value / job.scale) as f32).collect();
+        let data = Self::new(features.dim(), values, labelling).map_err(|error| error.to_string())?;
+        match noise {
+            None => Ok(data),
+            Some(noise) => {
+                let noisy = data.with_noise(noise, loaded);
+                noisy.map_err(|error| error.to_string())
+            }
+        }
     }
 
     /// The rows of a client that loads them as they are here.

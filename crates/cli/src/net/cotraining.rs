@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use undertone::cotrain::{Exchange, Job, Labels, Public, Report, Scaler, Server};
+use undertone::cotrain::{Exchange, Job, Labels, Public, Report, Server};
 use undertone::data::Kind;
 use undertone::job::{Entries, Fault, Known};
 use undertone::label::{Features, Rows};
@@ -18,21 +18,6 @@ pub(super) fn features(path: &Path) -> Result<(Features, Vec<String>), Failure> 
         Rows::Features(features) => Ok((features, data.columns)),
         Rows::Codes(_) => Err(Failure::in_file(path, "features are needed, not codes")),
     }
-}
-
-/// The public rows as a job prepares them, and what prepares other rows in the same way.
-pub(super) fn public(
-    features: &Features,
-    standardise: bool,
-) -> Result<(Public, Option<Scaler>), String> {
-    let (dim, values) = (features.dim(), features.values());
-    let made = if standardise {
-        Public::standardised(dim, values).map(|(public, scaler)| (public, Some(scaler)))
-    } else {
-        let values = values.iter().map(|value| *value as f32).collect();
-        Public::new(dim, values).map(|public| (public, None))
-    };
-    made.map_err(|error| error.to_string())
 }
 
 /// Labels as CSV: the number of each row, from 0, and its label, -1 for none.
@@ -56,8 +41,9 @@ pub(super) fn parse(text: &str, signed: bool, file: Option<&Path>) -> Result<Job
         })?;
         let (features, _) = features(path).map_err(|failure| Fault::new(failure.message))?;
         let standardise = all.get("standardise").and_then(Value::as_bool);
-        let made = public(&features, standardise.unwrap_or(true)).map_err(Fault::new)?;
-        Ok(made.0.entries())
+        let standardise = standardise.unwrap_or(true);
+        let made = Public::prepared(standardise, features.dim(), features.values());
+        Ok(made.map_err(Fault::new)?.0.entries())
     };
     let known = Known {
         ask: Some(&rows),

@@ -10,20 +10,24 @@
                                   by pair, all parties in this process
 :func:`fedgraph`                  combines clients with different features of the same rows, all
                                   parties in this process
-:func:`join`, :func:`join_sum`    takes part in a job on a network
+:func:`join`                      takes a client to a job on a network
 :func:`serve`                     runs the jobs of a roster on a network
-:class:`SumClient`,               a secure sum or weighted mean of arrays, without I/O: you move
-:class:`SumServer`                the frames
-:class:`LabelClient`,             label propagation, without I/O
+:class:`Client`,                  what a client brings to a job, and the server of one, without I/O:
+:class:`Server`                   you move the frames
+:class:`LabelClient`,             label propagation
 :class:`LabelServer`
-:class:`TrainClient`,             a training job, without I/O
+:class:`RoundsClient`,            rounds of sums or weighted means
+:class:`RoundsServer`
+:class:`TrainClient`,             training with propagated labels
 :class:`TrainServer`
-:class:`CotrainClient`,           a co-training job, without I/O
+:class:`CotrainClient`,           co-training
 :class:`CotrainServer`
-:class:`PsslClient`,              a graph between pairs of clients, without I/O
+:class:`PsslClient`,              a graph between pairs of clients
 :class:`PsslServer`
-:class:`FedGraphClient`,          a graph network over clients, without I/O
+:class:`FedGraphClient`,          a graph network over clients
 :class:`FedGraphServer`
+:class:`SumClient`,               one secure sum or weighted mean of arrays, without I/O
+:class:`SumServer`
 :class:`Record`                   what a client's data have answered, and may answer once
 :func:`run`                       moves frames between parties in this process
 :func:`distances`, :func:`ot`,    the primitives, for measurements and lessons
@@ -41,16 +45,15 @@ from collections.abc import Sequence
 from pathlib import Path as _FilePath
 
 from . import _engine
+from ._client import Client, Server, Session
 from ._command import Experiment, experiment
 from ._costs import SERVER, Cost
 from ._cotrain import (
     CotrainClient,
-    CotrainClientSession,
     Cotrained,
     CotrainExchange,
     CotrainReport,
     CotrainServer,
-    CotrainServerSession,
     CotrainStep,
     Learner,
     cotrain,
@@ -87,11 +90,12 @@ from ._jobs import (
     TrainTerms,
 )
 from ._label import LabelClient, LabelReport, LabelRun, Labels, LabelServer, label
-from ._net import JobOver, Joined, join, join_sum, serve
+from ._net import JobOver, Joined, join, serve
 from ._party import Party, Path, pack, session_id, unpack
 from ._primitives import Ciphertexts, Distances, PaillierKey, Transfers, distances, ot, paillier
 from ._pssl import PsslClient, PsslEdges, PsslLabels, PsslReport, PsslRun, PsslServer, pssl
 from ._record import Record, RecordAllowance, RecordAnswer, RecordContent
+from ._rounds import RoundMean, RoundsClient, RoundsServer
 from ._sum import SumClient, SumResult, SumServer
 from ._train import (
     Examples,
@@ -99,12 +103,10 @@ from ._train import (
     Schedule,
     Targets,
     TrainClient,
-    TrainClientSession,
     TrainReport,
     TrainResult,
     TrainRound,
     TrainServer,
-    TrainServerSession,
     TrainStep,
     train,
 )
@@ -113,14 +115,13 @@ __all__ = [
     "SERVER",
     "AbortedError",
     "Ciphertexts",
+    "Client",
     "Cost",
     "CotrainClient",
-    "CotrainClientSession",
     "CotrainExchange",
     "CotrainJob",
     "CotrainReport",
     "CotrainServer",
-    "CotrainServerSession",
     "CotrainStep",
     "CotrainTerms",
     "Cotrained",
@@ -160,7 +161,12 @@ __all__ = [
     "RecordAnswer",
     "RecordContent",
     "RefusedError",
+    "RoundMean",
+    "RoundsClient",
+    "RoundsServer",
     "Schedule",
+    "Server",
+    "Session",
     "SumClient",
     "SumJob",
     "SumResult",
@@ -168,13 +174,11 @@ __all__ = [
     "SumTerms",
     "Targets",
     "TrainClient",
-    "TrainClientSession",
     "TrainJob",
     "TrainReport",
     "TrainResult",
     "TrainRound",
     "TrainServer",
-    "TrainServerSession",
     "TrainStep",
     "TrainTerms",
     "Transfers",
@@ -186,7 +190,6 @@ __all__ = [
     "fedgraph",
     "generate_key",
     "join",
-    "join_sum",
     "label",
     "ot",
     "pack",

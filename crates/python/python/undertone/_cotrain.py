@@ -11,12 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _arrays, _checks, _engine
+from ._client import Client, Server
 from ._costs import Cost, of_parties
 from ._jobs import CotrainJob, CotrainTerms
-from ._party import Party, PublicKeys, credentials, session_id
+from ._party import Path
 from ._record import Record, given
-from ._table import complete
+from ._table import columns_of, complete
 from ._train import Seed
+
+
+MAX_CLASSES = 1024
+"""Most classes of a job."""
 
 
 @runtime_checkable
@@ -39,17 +44,17 @@ class Learner(Protocol):
 class _Adapter:
     """A learner as the engine calls it."""
 
-    def __init__(self, learner: Learner, classes: int, client: int) -> None:
+    def __init__(self, learner: Learner, classes: int, who: str) -> None:
         self.learner = learner
         self._classes = classes
-        self._client = client
+        self._who = who
 
     def fit(self, rows: NDArray[np.float32], labels: NDArray[np.int64]) -> None:
         self.learner.fit(rows, labels)
 
     def predict(self, rows: NDArray[np.float32]) -> NDArray[np.int64]:
         found = np.asarray(self.learner.predict(rows))
-        what = f"client {self._client}: predict() of {type(self.learner).__name__} returned"
+        what = f"{self._who}: predict() of {type(self.learner).__name__} returned"
         if found.dtype.kind not in "iu":
             raise TypeError(f"{what} {found.dtype}; class numbers, which are integers, are needed")
         if found.shape != (len(rows),):
@@ -68,14 +73,13 @@ def _is_learner(learner: object) -> bool:
     return not isinstance(learner, type) and all(map(callable, methods))
 
 
-def _learner(client: int, given: Any) -> Any:
+def _learner(who: str, given: Any) -> Any:
     """The learner that is given, or a new one of the function that is given."""
     learner = given() if not _is_learner(given) and callable(given) else given
     for name in ("fit", "predict"):
         if not callable(getattr(learner, name, None)):
             raise TypeError(
-                f"client {client}: {type(learner).__name__} is no learner: it has no method "
-                f"{name}()"
+                f"{who}: {type(learner).__name__} is no learner: it has no method {name}()"
             )
     return learner
 
@@ -85,7 +89,7 @@ def _learners(given: Any, count: int) -> list[Any]:
         given = [copy.deepcopy(given) if _is_learner(given) else given for _ in range(count)]
     if len(given) != count:
         raise ValueError(f"{len(given)} learners for {count} clients; give one for each, or one")
-    learners = [_learner(client, one) for client, one in enumerate(given)]
+    learners = [_learner(f"client {client}", one) for client, one in enumerate(given)]
     owners: dict[int, int] = {}
     for client, learner in enumerate(learners):
         other = owners.setdefault(id(learner), client)
@@ -101,17 +105,24 @@ def _matrix(rows: Any, what: str) -> NDArray[np.float32]:
     return _arrays.matrix(rows, what, np.float32, "[rows, features]")
 
 
-def public_digest(public: Any) -> bytes:
+def _as_loaded(rows: Any, what: str) -> NDArray[np.float64]:
+    return _arrays.matrix(rows, what, np.float64, "[rows, features]")
+
+
+def public_digest(public: Any, *, standardise: bool = True) -> bytes:
     """32 bytes, by which parties compare their public rows.
 
     ``public`` are numbers of shape [rows, features]. The digest is that of the rows as float32, in
-    their order. Raises ``ValueError`` for another shape, or if a value is not finite.
+    their order, after a job with this ``standardise`` has prepared them. Raises ``ValueError`` for
+    another shape, or if a value is not finite.
 
     >>> import undertone
     >>> undertone.public_digest([[1.0, 2.0], [3.0, 4.0]]).hex()[:16]
     'bdc20cf59fd59074'
     """
-    return _engine.public_digest(_matrix(public, "public rows"))
+    return _engine.public_digest(
+        _as_loaded(public, "public rows"), _checks.flag("standardise", standardise)
+    )
 
 
 @dataclass(frozen=True)
@@ -242,7 +253,7 @@ def cotrain(
         suite=suite,
     )
     each = _learners(learners, len(data))
-    adapted = [_Adapter(learner, classes, client) for client, learner in enumerate(each)]
+    adapted = [_Adapter(one, classes, f"client {client}") for client, one in enumerate(each)]
     run = _engine.Cotraining(
         job._rules(), adapted, features, labels, shared, allow_unanimous, _checks.seed(seed)
     )
@@ -273,47 +284,23 @@ class CotrainStep:
     succeeded."""
 
 
-class CotrainClientSession(Party):
-    """A client in one session of a job. It does no I/O: see :class:`Party`.
-
-    An exception of the learner leaves through :meth:`poll` or :meth:`exchange`. Peers are told that
-    the client failed, and not why.
-    """
-
-    def __init__(self, party: _engine.Party) -> None:
-        self._party = party
-
-    def result(self) -> CotrainStep | None:
-        """What the client did, once; None before the session has ended."""
-        result = self._party.result()
-        return None if result is None else CotrainStep(*result)
-
-
-class CotrainClient:
-    """A client of a co-training job, for a transport of your own.
+class CotrainClient(Client[CotrainStep]):
+    """A client of a co-training job: see :class:`Client`.
 
     A job is a sequence of sessions: one for each exchange, then one in which all clients get the
-    last consensus. A client need not be in all exchanges. :meth:`session` makes its party for one
-    of them.
+    last consensus. A client need not be in all exchanges.
 
-    ``index`` is the client's number. It must be the same in all sessions of a job. ``learner`` has
-    the methods of :class:`Learner`. ``features`` and ``labels`` are the client's rows, and
-    ``public`` the public rows, all as for :func:`cotrain`: they are used as they are. ``terms`` are
-    what this client agrees to (default: ``CotrainTerms()``), whoever made the job.
+    ``learner`` has the methods of :class:`Learner`. ``features`` and ``labels`` are the client's
+    rows, and ``public`` the public rows, as for :func:`cotrain`; the job says whether they are
+    standardised. ``terms`` are what this client agrees to (default: ``CotrainTerms()``), whoever
+    made the job.
 
-    ``record`` is the :class:`Record` of this client's data, or its name. Without one the client
-    refuses before its first answer, unless :func:`run` moves its frames.
-    It has the last exchange in which the client voted: a second vote in one exchange, with other
-    noise, would undo the noise.
-
-    Raises :class:`RefusedError`, in :meth:`session`, if the job does not meet the terms, and
-    ``ValueError`` if the client's rows or the public rows do not fit the job.
+    The record has the last exchange in which the client voted: a second vote in one exchange, with
+    other noise, would undo the noise.
     """
 
     def __init__(
         self,
-        index: int,
-        job: CotrainJob,
         learner: Learner,
         features: Any,
         labels: Any,
@@ -322,45 +309,25 @@ class CotrainClient:
         terms: CotrainTerms | None = None,
         record: Record | str | None = None,
     ) -> None:
-        self.index = _checks.whole("index", index)
-        self.job = job
-        self.learner = _learner(index, learner)
-        self._client = _engine.CotrainClient(
-            job._rules(),
-            _Adapter(self.learner, job.classes, index),
-            _matrix(features, "features"),
-            complete(labels, "labels"),
-            _matrix(public, "public rows"),
+        self.learner = _learner("this client", learner)
+        self._client = _engine.cotrain_client(
             (terms or CotrainTerms())._rules(),
+            _Adapter(self.learner, MAX_CLASSES, "this client"),
+            _as_loaded(features, "features"),
+            complete(labels, "labels"),
+            columns_of(features),
+            _as_loaded(public, "public rows"),
             given(record),
         )
 
     @property
     def last(self) -> int:
         """The last exchange in which this client began to vote; 0 before the first."""
-        return self._client.last
+        return self._client.last_vote()
 
-    def session(
-        self,
-        session: bytes,
-        *,
-        key: str | None = None,
-        public_keys: PublicKeys | None = None,
-        seed: bytes | int | None = None,
-    ) -> CotrainClientSession:
-        """The client's party in a session. Parties of earlier sessions can do nothing more.
-
-        ``session`` is the id that the server chose. With ``malicious_server`` it needs ``key`` and
-        ``public_keys``, as :class:`SumClient` does.
-        """
-        signing = credentials(key, public_keys)
-        if self.job.malicious_server and signing is None:
-            raise ValueError("a job with malicious_server=True needs key and public_keys")
-        return CotrainClientSession(
-            self._client.party(
-                self.index, _checks.octets("session", session), signing, _checks.seed(seed)
-            )
-        )
+    @staticmethod
+    def _gave(result: Any) -> CotrainStep:
+        return CotrainStep(*result)
 
 
 @dataclass(frozen=True)
@@ -375,106 +342,42 @@ class CotrainReport:
     """Its consensus, int64 of shape [rows], -1 for none; None when the job is over."""
 
 
-class CotrainServerSession(Party):
-    """The server in one session of a job. It does no I/O: see :class:`Party`."""
+class CotrainServer(Server[CotrainReport]):
+    """The server of a co-training job: see :class:`Server`. It has no rows; the job has the digest
+    of the public ones."""
 
-    def __init__(
-        self, server: CotrainServer, party: _engine.Party, session: bytes, members: list[int]
-    ) -> None:
-        self._server = server
-        self._party = party
-        self.session = session
-        """The id of the session."""
-        self.members = members
-        """The clients of the session."""
-
-    def result(self) -> CotrainReport | None:
-        """What the session gave, once; None before it has ended. The server then has the new
-        consensus, and its state is kept."""
-        result = self._party.result()
-        if result is None:
-            return None
-        self._server._keep()
-        kind, exchange, labels = result
-        return CotrainReport(kind, exchange and CotrainExchange(*exchange), labels)
-
-
-class CotrainServer:
-    """The server of a co-training job, for a transport of your own.
-
-    It has no rows; the job has the digest of the public ones. It begins a new job, or continues
-    from the ``state`` that an earlier process kept. ``on_state`` receives the state as bytes, and
-    must keep it where it survives a crash before it returns: an exchange never begins twice.
-
-    ::
-
-        server = CotrainServer(job, on_state=save)
-        while not finished:
-            party = server.session(present=channel.clients())
-            ...                       # move frames between party and the clients party.members
-            report = party.result()   # the new consensus is in server.labels
-            finished = report.kind == "over"
-
-    An exchange that fails is over; the next session has the next number.
-    """
-
-    def __init__(
-        self,
-        job: CotrainJob,
-        *,
-        state: bytes | None = None,
-        on_state: Callable[[bytes], object],
-    ) -> None:
+    def __init__(self, job: CotrainJob, *, checkpoint: Path | None = None) -> None:
         self.job = job
-        self._on_state = on_state
-        self._server = _engine.CotrainServer(job._rules(), state)
-
-    def _keep(self) -> None:
-        self._on_state(self.state)
-
-    @property
-    def state(self) -> bytes:
-        """The state."""
-        return self._server.state()
+        super().__init__(_engine.cotrain_server(job._rules()), checkpoint)
 
     @property
     def labels(self) -> NDArray[np.int64] | None:
         """The last consensus, int64 of shape [rows], -1 for none; None before the first."""
-        return self._server.labels()
+        found: NDArray[np.int64] | None = self._server.look("labels")
+        return found
 
     @property
     def begun(self) -> int:
         """The last exchange begun."""
-        return self._server.begun
+        return int(self._server.look("begun"))
 
     @property
     def over(self) -> bool:
         """Whether no exchange is left: the consensus has repeated, or the exchanges are used up.
         The next session brings all clients the last consensus."""
-        return self._server.over
+        return bool(self._server.look("over"))
 
     @property
     def settled(self) -> bool:
         """Whether the last two consensuses are the same."""
-        return self._server.settled
+        return bool(self._server.look("settled"))
 
     @property
     def exchanges(self) -> list[CotrainExchange]:
         """The exchanges that are finished."""
-        return [CotrainExchange(*one) for one in self._server.exchanges]
+        return [CotrainExchange(*one) for one in self._server.look("exchanges")]
 
-    def session(
-        self,
-        present: Sequence[int],
-        *,
-        session: bytes | None = None,
-        seed: bytes | int | None = None,
-    ) -> CotrainServerSession:
-        """Begins the next session with the clients ``present``, and keeps the state.
-
-        Raises ``ValueError`` if these are too few for an exchange.
-        """
-        session = session_id(session)
-        members, party = self._server.begin(list(present), session, _checks.seed(seed))
-        self._keep()
-        return CotrainServerSession(self, party, session, members)
+    @staticmethod
+    def _gave(result: Any) -> CotrainReport:
+        kind, exchange, labels = result
+        return CotrainReport(kind, exchange and CotrainExchange(*exchange), labels)

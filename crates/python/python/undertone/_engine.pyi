@@ -63,6 +63,42 @@ class Party:
     @property
     def id(self) -> int: ...
 
+class Client:
+    def keep(self, record: Record | None) -> None: ...
+    def agree(self, rules: dict[str, Any], is_signed: bool) -> None: ...
+    def session(
+        self,
+        rules: dict[str, Any],
+        session: bytes,
+        index: int,
+        number: int,
+        credentials: _Credentials | None,
+        seed: bytes | None,
+    ) -> Party: ...
+    def last_round(self) -> int | None: ...
+    def last_vote(self) -> int: ...
+    @property
+    def application(self) -> str: ...
+    @property
+    def columns(self) -> list[str]: ...
+
+class Server:
+    def restore(self, path: str | PathLike[str]) -> None: ...
+    def members(self, present: list[int], seed: bytes | None) -> list[int]: ...
+    def begin(
+        self, present: list[int], session: bytes, seed: bytes | None
+    ) -> tuple[int, list[int], Party]: ...
+    def look(self, what: str) -> Any: ...
+    @property
+    def done(self) -> bool: ...
+
+class Checkpoint:
+    def __init__(self, path: str | PathLike[str], offer: bytes) -> None: ...
+    @property
+    def found(self) -> bytes | None: ...
+    def save(self, content: bytes) -> None: ...
+    def remove(self) -> None: ...
+
 class Record:
     def __init__(
         self, name: str, records: str | PathLike[str] | None, accept_volatile: bool
@@ -131,53 +167,6 @@ class Training:
     @property
     def groups(self) -> list[list[int]]: ...
 
-class TrainClient:
-    def __init__(
-        self,
-        rules: dict[str, Any],
-        model: Any,
-        features: NDArray[np.float32],
-        labels: NDArray[np.int64],
-        noise: tuple[float, bytes] | None,
-        terms: dict[str, Any],
-        record: Record | None,
-    ) -> None: ...
-    @property
-    def last(self) -> int | None: ...
-    def party(
-        self,
-        index: int,
-        session: bytes,
-        credentials: _Credentials | None,
-        seed: bytes | None,
-    ) -> Party: ...
-
-class TrainCheckpoint:
-    def __init__(self, path: str | PathLike[str], rules: dict[str, Any]) -> None: ...
-    @property
-    def found(self) -> bytes | None: ...
-    def save(self, content: bytes) -> None: ...
-    def remove(self) -> None: ...
-
-class TrainServer:
-    def __init__(
-        self, rules: dict[str, Any], first: NDArray[np.float32] | None, state: bytes | None
-    ) -> None: ...
-    def members(self, present: list[int], seed: bytes | None) -> list[int]: ...
-    def begin(self, members: list[int], session: bytes, seed: bytes | None) -> Party: ...
-    def state(self) -> bytes: ...
-    def params(self) -> NDArray[np.float32]: ...
-    @property
-    def begun(self) -> int: ...
-    @property
-    def clients(self) -> list[int] | None: ...
-    @property
-    def groups(self) -> list[list[int]]: ...
-    @property
-    def over(self) -> bool: ...
-    @property
-    def taken(self) -> list[tuple[int, list[int]]]: ...
-
 _Finished = tuple[int, list[int], int, int]
 
 class Cotraining:
@@ -199,45 +188,7 @@ class Cotraining:
     @property
     def exchanges(self) -> list[_Finished]: ...
 
-class CotrainClient:
-    def __init__(
-        self,
-        rules: dict[str, Any],
-        learner: Any,
-        features: NDArray[np.float32],
-        labels: NDArray[np.int64],
-        shared: NDArray[np.float32],
-        terms: dict[str, Any],
-        record: Record | None,
-    ) -> None: ...
-    @property
-    def last(self) -> int: ...
-    def party(
-        self,
-        index: int,
-        session: bytes,
-        credentials: _Credentials | None,
-        seed: bytes | None,
-    ) -> Party: ...
-
-class CotrainServer:
-    def __init__(self, rules: dict[str, Any], state: bytes | None) -> None: ...
-    def begin(
-        self, members: list[int], session: bytes, seed: bytes | None
-    ) -> tuple[list[int], Party]: ...
-    def state(self) -> bytes: ...
-    def labels(self) -> NDArray[np.int64] | None: ...
-    @property
-    def begun(self) -> int: ...
-    @property
-    def over(self) -> bool: ...
-    @property
-    def settled(self) -> bool: ...
-    @property
-    def exchanges(self) -> list[_Finished]: ...
-
 def cotrain_epsilon(rules: dict[str, Any]) -> float | None: ...
-def public_digest(rows: NDArray[np.float32]) -> bytes: ...
 def batches(
     labelled: _Targets, pseudo: _Targets, sizes: tuple[int, int, int], seed: bytes
 ) -> Batches: ...
@@ -267,23 +218,6 @@ def label(
     seed: bytes | None,
     progress: Callable[[str], object] | None,
 ) -> tuple[list[_Labelled], _Learned, list[tuple[int, list[_Cost]]], list[str]]: ...
-def label_client(
-    rules: dict[str, Any],
-    terms: dict[str, Any],
-    session: bytes,
-    index: int,
-    clients: int,
-    features: NDArray[Any],
-    labels: _Labels,
-    classes: _Classes,
-    credentials: _Credentials | None,
-    noise: tuple[float, bytes] | None,
-    record: Record | None,
-    seed: bytes | None,
-) -> Party: ...
-def label_server(
-    rules: dict[str, Any], session: bytes, clients: int, seed: bytes | None
-) -> Party: ...
 def pssl(
     rules: dict[str, Any],
     features: Sequence[NDArray[np.uint8]],
@@ -291,62 +225,25 @@ def pssl(
     seed: bytes | None,
     progress: Callable[[str], object] | None,
 ) -> tuple[list[Any], Any, list[tuple[int, list[_Cost]]]]: ...
-def pssl_client(
-    rules: dict[str, Any],
-    terms: dict[str, Any],
-    session: bytes,
-    index: int,
-    clients: int,
-    features: NDArray[np.uint8],
-    labels: NDArray[np.int64],
-    credentials: _Credentials | None,
-    record: Record | None,
-    seed: bytes | None,
-) -> Party: ...
 def job_digest(application: str, rules: dict[str, Any]) -> bytes: ...
 def job_offer(application: str, rules: dict[str, Any]) -> bytes: ...
 def job_read(application: str, offer: bytes) -> dict[str, Any]: ...
 def check_terms(
     application: str, rules: dict[str, Any], terms: dict[str, Any], signed: bool
 ) -> None: ...
-def pssl_server(
-    rules: dict[str, Any], session: bytes, clients: int, seed: bytes | None
-) -> Party: ...
 def fedgraph(
     rules: dict[str, Any],
     clients: Sequence[dict[str, Any]],
     seed: bytes | None,
     progress: Callable[[str], object] | None,
 ) -> tuple[list[Any], Any, list[tuple[int, list[_Cost]]]]: ...
-def fedgraph_client(
-    rules: dict[str, Any],
-    session: bytes,
-    index: int,
-    brought: dict[str, Any],
-    saved: bytes | None,
-    terms: dict[str, Any],
-    keep: Callable[[bytes], object] | None,
-    voted: Callable[[NDArray[np.float64]], object],
-    credentials: _Credentials | None,
-    record: Record | None,
-    rows: NDArray[np.float64] | None,
-    seed: bytes | None,
-) -> Party: ...
-def fedgraph_server(
-    rules: dict[str, Any],
-    session: bytes,
-    saved: bytes | None,
-    keep: Callable[[bytes], object] | None,
-    seed: bytes | None,
-) -> Party: ...
 def distances(
     a: NDArray[Any], b: NDArray[Any], bits: int, backend: str, suite: str, seed: bytes | None
 ) -> tuple[NDArray[np.uint16], list[tuple[int, list[_Cost]]]]: ...
 def ot(
     messages: NDArray[np.uint8], choices: NDArray[np.bool_], malicious: bool, seed: bytes | None
 ) -> tuple[NDArray[np.uint8], list[tuple[int, list[_Cost]]]]: ...
-def join_label(
-    link: dict[str, Any],
+def label_client(
     terms: dict[str, Any],
     features: NDArray[Any],
     labels: _Labels,
@@ -354,13 +251,56 @@ def join_label(
     bits: int | None,
     classes: _Classes,
     noise: tuple[float, bytes] | None,
-    progress: Callable[[str], object] | None,
-) -> tuple[_Labelled, _Spent]: ...
-def join_sum(
-    link: dict[str, Any],
+    record: Record | None,
+) -> Client: ...
+def label_server(rules: dict[str, Any]) -> Server: ...
+def rounds_client(
     terms: dict[str, Any],
     contribute: Callable[..., tuple[dict[str, NDArray[Any]], float]],
-    mean: Callable[..., object] | None,
-    progress: Callable[[str], object] | None,
-) -> tuple[dict[str, NDArray[Any]] | None, _Spent]: ...
+    taken: Callable[..., object] | None,
+    record: Record | None,
+) -> Client: ...
+def rounds_server(rules: dict[str, Any]) -> Server: ...
+def train_client(
+    terms: dict[str, Any],
+    model: Any,
+    features: NDArray[np.float64],
+    labels: _Labels,
+    columns: list[str],
+    classes: _Classes,
+    noise: tuple[float, bytes] | None,
+    record: Record | None,
+) -> Client: ...
+def train_server(rules: dict[str, Any], first: NDArray[np.float32]) -> Server: ...
+def cotrain_client(
+    terms: dict[str, Any],
+    learner: Any,
+    features: NDArray[np.float64],
+    labels: NDArray[np.int64],
+    columns: list[str],
+    shared: NDArray[np.float64],
+    record: Record | None,
+) -> Client: ...
+def cotrain_server(rules: dict[str, Any]) -> Server: ...
+def public_digest(rows: NDArray[np.float64], standardise: bool) -> bytes: ...
+def pssl_client(
+    terms: dict[str, Any],
+    features: NDArray[np.float64],
+    labels: NDArray[np.int64],
+    columns: list[str],
+    record: Record | None,
+) -> Client: ...
+def pssl_server(rules: dict[str, Any]) -> Server: ...
+def fedgraph_client(
+    terms: dict[str, Any],
+    brought: dict[str, Any],
+    rows: NDArray[np.float64] | None,
+    checkpoint: str | PathLike[str] | None,
+    voted: Callable[[NDArray[np.float64]], object],
+    record: Record | None,
+) -> Client: ...
+def fedgraph_server(rules: dict[str, Any]) -> Server: ...
+def join(
+    link: dict[str, Any], client: Client, progress: Callable[[str], object] | None
+) -> tuple[Any, _Spent]: ...
 def main(arguments: Sequence[str], own: Sequence[str]) -> int: ...

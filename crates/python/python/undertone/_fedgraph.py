@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _arrays, _checks, _engine
+from ._client import Client, Server
 from ._costs import Cost, of_parties
 from ._jobs import FedGraphJob, FedGraphTerms
-from ._party import Party, PublicKeys, credentials
+from ._party import Path
 from ._record import Record, given
 from ._table import complete
 from ._train import Seed
@@ -231,77 +232,46 @@ def _report(learned: Any) -> FedGraphReport:
     return FedGraphReport(clients, members, neighbours, clusters, loss, predicted)
 
 
-def _check_keep(job: FedGraphJob, keep: object) -> None:
-    if FedGraphJob.read(job.offer).steps and keep is None:
-        raise ValueError(
-            "a job with steps needs keep, a function that keeps checkpoints: a run that broke off "
-            "can only continue, and not start anew with the same rows"
-        )
-
-
-class FedGraphClient(Party):
-    """A client of a graph network over clients, which does no I/O.
+class FedGraphClient(Client[FedGraphOutcome]):
+    """A client of a graph network over clients: see :class:`Client`.
 
     ``columns``, ``embeddings``, ``probabilities``, ``labels`` and ``queries`` are the client's own
-    of what :func:`fedgraph` takes. All parties need the same ``job``. ``session`` is 32 bytes that
-    the server chose afresh.
+    of what :func:`fedgraph` takes. ``rows`` are the rows with a label as they were loaded, of shape
+    [rows, features]: the record knows them again, also under another local network. A record on
+    disk needs them.
 
-    ``keep`` receives the client's last two checkpoints as bytes, and must keep them where they
-    survive a crash before it returns. Jobs with steps need it. If a run breaks off, all parties
-    make new ones, with a new session and with what each kept as ``saved``, and continue. Once the
-    training has begun, a client that lost its checkpoints cannot: a run that started anew would
-    tell more about the same rows, and the others refuse it. Checkpoints are secret. An exception
-    of ``keep`` leaves through :meth:`poll` or :meth:`exchange`, and ends the run.
+    ``checkpoint`` is the file of the client's last two checkpoints (default: the file ``fedgraph``
+    in the folder of its record, if it is on disk). If a run breaks off, all parties make new ones
+    with the same files, and continue. Once the training has begun, a client that lost its
+    checkpoints cannot: a run that started anew would tell more about the same rows, and the others
+    refuse it. Checkpoints are secret.
 
     ``terms`` are what this client agrees to (default: :class:`FedGraphTerms`): the cut, the
     clusters and what predicts decide what others see. A job with ``steps`` trains a graph network,
     and needs ``FedGraphTerms(show_embeddings=True)``.
-
-    ``record`` is the :class:`Record` of this client's data, or its name. Without one the client
-    refuses before its first answer, unless :func:`run` moves its frames.
-    ``rows`` are the rows with a label as they were loaded, of shape [rows, features]: the record
-    knows them again, also under another local network. A record on disk needs them.
-
-    Raises ``ValueError`` if the client's arrays do not fit the job, or ``saved`` is of another one,
-    and :class:`RefusedError` if the job does not meet the terms, or the record is of other rows.
     """
 
     def __init__(
         self,
-        index: int,
         columns: Sequence[str],
         embeddings: Any,
         probabilities: Any,
         labels: Any,
-        job: FedGraphJob,
         *,
-        session: bytes,
         queries: Any = None,
-        terms: FedGraphTerms | None = None,
-        keep: Callable[[bytes], object] | None = None,
-        saved: bytes | None = None,
-        key: str | None = None,
-        public_keys: PublicKeys | None = None,
-        record: Record | str | None = None,
         rows: Any = None,
-        seed: bytes | int | None = None,
+        checkpoint: Path | None = None,
+        terms: FedGraphTerms | None = None,
+        record: Record | str | None = None,
     ) -> None:
-        _check_keep(job, keep)
-        _check_queries(job.predict, queries)
         self._votes: list[NDArray[np.float64]] = []
-        self._party = _engine.fedgraph_client(
-            job._rules(),
-            _checks.octets("session", session),
-            _checks.whole("index", index),
-            _brought(columns, embeddings, probabilities, complete(labels, "labels"), queries),
-            saved,
+        self._client = _engine.fedgraph_client(
             (terms or FedGraphTerms())._rules(),
-            keep,
-            self._votes.append,
-            credentials(key, public_keys),
-            given(record),
+            _brought(columns, embeddings, probabilities, complete(labels, "labels"), queries),
             None if rows is None else _matrix(rows, "rows", "[rows, features]"),
-            _checks.seed(seed),
+            checkpoint,
+            self._votes.append,
+            given(record),
         )
 
     @property
@@ -310,30 +280,24 @@ class FedGraphClient(Party):
         soon as they are known. They are final, also if the run ends early."""
         return self._votes[-1] if self._votes else None
 
-    def result(self) -> FedGraphOutcome | None:
-        """What the client has, once; None before the protocol has ended."""
-        result = self._party.result()
-        return None if result is None else _outcome(result)
+    @staticmethod
+    def _gave(result: Any) -> FedGraphOutcome:
+        return _outcome(result)
 
 
-class FedGraphServer(Party):
-    """The server of a graph network over clients. See :class:`FedGraphClient` for the arguments."""
+class FedGraphServer(Server[FedGraphReport]):
+    """The server of a graph network over clients: see :class:`Server`. A job with ``steps`` needs a
+    ``checkpoint``: a run that broke off can only continue, and not start anew with the same rows.
+    The file stays when the job is done."""
 
-    def __init__(
-        self,
-        job: FedGraphJob,
-        *,
-        session: bytes,
-        keep: Callable[[bytes], object] | None = None,
-        saved: bytes | None = None,
-        seed: bytes | int | None = None,
-    ) -> None:
-        _check_keep(job, keep)
-        self._party = _engine.fedgraph_server(
-            job._rules(), _checks.octets("session", session), saved, keep, _checks.seed(seed)
-        )
+    def __init__(self, job: FedGraphJob, *, checkpoint: Path | None = None) -> None:
+        if FedGraphJob.read(job.offer).steps and checkpoint is None:
+            raise ValueError(
+                "a job with steps needs checkpoint, a file: a run that broke off can only "
+                "continue, and not start anew with the same rows"
+            )
+        super().__init__(_engine.fedgraph_server(job._rules()), checkpoint)
 
-    def result(self) -> FedGraphReport | None:
-        """What the server has, once; None before the protocol has ended."""
-        result = self._party.result()
-        return None if result is None else _report(result)
+    @staticmethod
+    def _gave(result: Any) -> FedGraphReport:
+        return _report(result)

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _arrays, _checks, _engine
+from ._client import Client, Server
 from ._costs import Cost, of_parties
 from ._jobs import LabelJob, LabelTerms
-from ._party import Party, Path, PublicKeys, credentials, replayed
 from ._record import Record, given
 from ._table import as_labels, columns_of, stated
 
@@ -144,92 +144,57 @@ def label(
     return LabelRun(clients, LabelReport(*learned), of_parties(spent), names)
 
 
-class LabelClient(Party):
-    """A client of label propagation, which does no I/O.
+class LabelClient(Client[Labels]):
+    """A client of label propagation: see :class:`Client`.
 
-    ``session`` is 32 bytes that the server chose afresh, ``clients`` the number of clients. All
-    parties need the same ``job`` (default: ``LabelJob()``), which standardises nothing, and the
-    same ``classes``: their number, or their names. See :func:`label` for rows and labels. ``terms``
-    are what this client agrees to (default: ``LabelTerms()``), whoever made the job. ``noise`` is
-    ``(epsilon, secret)``: noise on labels, drawn from a secret of 32 bytes that the client keeps
-    for all its jobs.
+    See :func:`label` for rows and labels. With ``codes=True`` codes of ``bits`` bits are given in
+    place of features (default: eight for each byte). ``classes`` is the number of classes, or their
+    names (default: the number that the job states). ``terms`` are what this client agrees to
+    (default: ``LabelTerms()``), whoever made the job. ``noise`` is ``(epsilon, secret)``: noise on
+    labels, drawn from a secret of 32 bytes that the client keeps for all its jobs. It needs
+    ``classes``.
 
-    ``record`` is the :class:`Record` of this client's data, or its name. Without one the client
-    refuses before its first answer, unless :func:`run` moves its frames.
-    Give ``key`` and ``public_keys`` where there are any: without them nobody knows whether the
-    clients of a second session are those of the first, and it is refused.
-
-    Raises :class:`RefusedError` if the job does not meet the terms, or the record is of other rows.
+    A job that standardises features has two sessions. The first gives no result.
     """
 
     def __init__(
         self,
-        index: int,
         features: NDArray[Any],
         labels: NDArray[Any],
-        job: LabelJob | None = None,
         *,
-        session: bytes,
-        clients: int,
-        classes: int | Sequence[str],
         codes: bool = False,
+        bits: int | None = None,
+        classes: int | Sequence[str] | None = None,
         noise: tuple[float, bytes] | None = None,
-        key: str | None = None,
-        public_keys: PublicKeys | None = None,
         terms: LabelTerms | None = None,
         record: Record | str | None = None,
-        seed: bytes | int | None = None,
     ) -> None:
-        job = job or LabelJob()
-        self._party = _engine.label_client(
-            job._rules(),
+        rows = _arrays.rows(features, codes=codes)
+        if codes and bits is None and rows.ndim == 2:
+            bits = 8 * rows.shape[1]
+        self._client = _engine.label_client(
             (terms or LabelTerms())._rules(),
-            _checks.octets("session", session),
-            _checks.whole("index", index),
-            _enough(clients, job),
-            _arrays.rows(features, codes=codes),
+            rows,
             as_labels(labels),
+            columns_of(features),
+            None if bits is None else _checks.whole("bits", bits),
             stated(classes),
-            credentials(key, public_keys),
             _checks.noise(noise),
             given(record),
-            _checks.seed(seed),
         )
 
-    def replay(self, journal: Path, past: Sequence[bytes], message: bytes) -> bytes:
-        """Runs this new party again over the bundles ``past``, then takes ``message``.
-
-        See :meth:`SumClient.replay`.
-        """
-
-        return replayed(self._party, journal, past, message)
-
-    def result(self) -> Labels | None:
-        """The labels of this client's rows, once; None before the protocol has ended."""
-        result = self._party.result()
-        return None if result is None else Labels(*result)
+    @staticmethod
+    def _gave(result: Any) -> Labels:
+        return Labels(*result)
 
 
-class LabelServer(Party):
-    """The server of label propagation. See :class:`LabelClient` for the arguments."""
+class LabelServer(Server[LabelReport]):
+    """The server of label propagation: see :class:`Server`."""
 
-    def __init__(
-        self,
-        job: LabelJob | None = None,
-        *,
-        session: bytes,
-        clients: int,
-        seed: bytes | int | None = None,
-    ) -> None:
+    def __init__(self, job: LabelJob | None = None) -> None:
         job = job or LabelJob()
-        self._party = _engine.label_server(
-            job._rules(),
-            _checks.octets("session", session),
-            _enough(clients, job),
-            _checks.seed(seed),
-        )
+        super().__init__(_engine.label_server(job._rules()))
 
-    def result(self) -> LabelReport | None:
-        """What the server has learned, once; None before the protocol has ended."""
-        result = self._party.result()
-        return None if result is None else LabelReport(*result)
+    @staticmethod
+    def _gave(result: Any) -> LabelReport:
+        return LabelReport(*result)

@@ -9,30 +9,24 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path as FilePath
-from typing import Any
+from typing import Any, Generic
 
-from numpy.typing import NDArray
-
-from . import _arrays, _checks, _engine
+from . import _checks, _engine
+from ._client import Client, R_co
 from ._costs import Cost, of_phases
-from ._jobs import LabelTerms, SumTerms
-from ._label import Labels
 from ._party import Path
 from ._record import Record, given
-from ._table import as_labels, columns_of, stated
 
 
 @dataclass(frozen=True)
-class Joined:
+class Joined(Generic[R_co]):
     """What a job gave and cost a client."""
 
-    labels: Labels | None
-    """With label propagation: the labels of this client's rows."""
-    mean: dict[str, NDArray[Any]] | None
-    """With sums: the last mean."""
+    result: R_co
+    """What the client has at the end, as of :meth:`Session.result` in the last session."""
     sessions: int
     """The number of sessions that the client began."""
     returned: int
@@ -44,11 +38,12 @@ class Joined:
 
 
 class JobOver(BaseException):
-    """Raised in the functions of :func:`join_sum` where they are, when the job has ended without
-    them: the server has dropped this client or is lost, or has ended the job.
+    """Raised where they are in the functions and objects of a client that :func:`join` takes to a
+    job, when the job has ended without them: the server has dropped this client or is lost, or has
+    ended the job.
 
-    Clean up in ``finally``. ``except Exception`` does not catch it. What :func:`join_sum` raises
-    says why the job ended.
+    Clean up in ``finally``. ``except Exception`` does not catch it. What :func:`join` raises says
+    why the job ended.
     """
 
     def __init__(self, why: str = "the job ended while this function was at work") -> None:
@@ -61,18 +56,47 @@ def _interrupt(thread: int, is_over: bool) -> None:
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), error)
 
 
-def _link(
+def join(
     server: str,
-    keys: Path,
-    server_name: str | None,
-    retry: float,
-    patience: float,
-    record: Record | str | None,
-    records: Path | None,
-    accept_volatile: bool,
-) -> dict[str, Any]:
+    client: Client[R_co],
+    keys: Path = ".",
+    *,
+    server_name: str | None = None,
+    retry: float = 60.0,
+    patience: float = 900.0,
+    record: Record | str | None = None,
+    records: Path | None = None,
+    accept_volatile: bool = False,
+    progress: Callable[[str], object] | None = None,
+) -> Joined[R_co]:
+    """Takes part in a job on a network, as ``undertone join`` does.
+
+    ``server`` is ``HOST:PORT``. ``client`` brings data and terms: a :class:`LabelClient`, a
+    :class:`RoundsClient`, a :class:`TrainClient`, a :class:`CotrainClient`, a :class:`PsslClient`
+    or a :class:`FedGraphClient`. It is used up. The folder ``keys`` has ca.pem, roster.toml and
+    client.key, as ``undertone keys`` makes them. The server gets a digest of the names of a
+    DataFrame's columns, and refuses a client whose columns are not those of most others.
+
+    If the client has no record, ``record`` is one, or its name (default: the client's name on its
+    roster). ``records`` is the folder of records, and ``accept_volatile`` takes a risk, as for
+    :class:`Record`; if ``keys`` has a folder ``records``, it is the default after
+    ``UNDERTONE_RECORDS``.
+
+    Returns when the job ends. The functions and objects of the client run on the thread that
+    called. If one raises, this client leaves the job: :class:`AbortedError` has the exception as
+    its cause, and the others do not learn it. Ctrl-C and ``SystemExit`` leave as they are. If the
+    job ends while a function is at work, :class:`JobOver` is raised in it, at its next step in
+    Python. ``progress`` is called with the name of each phase; an exception in it ends the client's
+    part in the job. ``patience`` is the longest time in seconds without progress; in a phase with a
+    longer deadline the client waits as long as the server does.
+
+    Raises :class:`RefusedError` when client or server declines, when there is no record, and when
+    the record does not allow an answer; its text is for the owner, the others read less. Raises
+    :class:`AbortedError` when the job fails, :class:`UndertoneError` when the server cannot be
+    reached.
+    """
     is_named = record is None or isinstance(record, str)
-    return {
+    link = {
         "record": None if is_named else given(record),
         "record_name": record if is_named else None,
         "records": None if records is None else FilePath(records).expanduser(),
@@ -84,139 +108,13 @@ def _link(
         "patience": _checks.seconds("patience", patience),
         "interrupt": functools.partial(_interrupt, threading.get_ident()),
     }
-
-
-def join(
-    server: str,
-    keys: Path = ".",
-    *,
-    features: NDArray[Any],
-    labels: NDArray[Any],
-    codes: bool = False,
-    bits: int | None = None,
-    classes: int | Sequence[str] | None = None,
-    terms: LabelTerms | None = None,
-    noise: tuple[float, bytes] | None = None,
-    server_name: str | None = None,
-    retry: float = 60.0,
-    patience: float = 900.0,
-    record: Record | str | None = None,
-    records: Path | None = None,
-    accept_volatile: bool = False,
-    progress: Callable[[str], object] | None = None,
-) -> Joined:
-    """Takes part in a job of label propagation, as ``undertone join`` does.
-
-    ``server`` is ``HOST:PORT``. The folder ``keys`` has ca.pem, roster.toml and client.key, as
-    ``undertone keys`` makes them. ``features`` and ``labels`` are this client's, as for
-    :func:`undertone.label`; they stay here. The server gets a digest of the names of a DataFrame's
-    columns. It refuses a client whose columns are not those of most others. With ``codes=True``
-    codes of ``bits`` bits are given in place of features (default: eight for each byte).
-    ``classes`` is the number of classes or their names (default: what the job states, or the labels
-    that occur). ``terms`` are what this client agrees to (default: ``LabelTerms()``). ``noise`` is
-    as for :class:`LabelClient`, and needs ``classes``.
-
-    ``record`` is the :class:`Record` of this client's data, or its name (default: the client's name
-    on its roster). ``records`` is the folder of records, and ``accept_volatile`` takes a risk, as
-    for :class:`Record`; if ``keys`` has a folder ``records``, it is the default after
-    ``UNDERTONE_RECORDS``.
-
-    Returns when the job ends. ``progress`` is called with the name of each phase, on the thread
-    that called. An exception in it, or Ctrl-C, ends the client's part in the job. ``patience`` is
-    the longest time in seconds without progress; in a phase with a longer deadline the client waits
-    as long as the server does.
-
-    Raises :class:`RefusedError` when client or server declines, when there is no record, and when
-    the record does not allow an answer; its text is for the owner, the others read less. Raises
-    :class:`AbortedError` when the job
-    fails, :class:`UndertoneError` when the server cannot be reached.
-    """
-    rows = _arrays.rows(features, codes=codes)
-    if codes and bits is None and rows.ndim == 2:
-        bits = 8 * rows.shape[1]
-    link = _link(
-        server, keys, server_name, retry, patience, record, records, accept_volatile
-    )
-    found, (sessions, returned, seconds, costs) = _engine.join_label(
-        link,
-        (terms or LabelTerms())._rules(),
-        rows,
-        as_labels(labels),
-        columns_of(features),
-        None if bits is None else _checks.whole("bits", bits),
-        stated(classes),
-        _checks.noise(noise),
-        progress,
-    )
-    return Joined(Labels(*found), None, sessions, returned, seconds, of_phases(costs))
-
-
-def _contribution(given: Any) -> tuple[dict[str, NDArray[Any]], float]:
-    """What the function of a client returned, as the engine takes it."""
-    try:
-        arrays, weight = given
-    except (TypeError, ValueError):
-        arrays, weight = None, None
-    if not isinstance(arrays, Mapping):
+    if not isinstance(client, Client):
         raise TypeError(
-            f"contribute returned {type(given).__name__}; a dict of arrays by name and their "
-            "weight are needed"
+            f"client is {type(client).__name__}; a client such as LabelClient(features, labels) is "
+            "needed"
         )
-    found = {
-        _checks.text("the name of an array", name): _arrays.summands(array, f"array {name!r}")
-        for name, array in arrays.items()
-    }
-    return found, _checks.real("weight", weight)
-
-
-def join_sum(
-    server: str,
-    keys: Path = ".",
-    *,
-    contribute: Callable[
-        [int, int, dict[str, NDArray[Any]] | None], tuple[dict[str, NDArray[Any]], float]
-    ],
-    mean: Callable[[int, dict[str, NDArray[Any]], float, list[int]], object] | None = None,
-    terms: SumTerms | None = None,
-    server_name: str | None = None,
-    retry: float = 60.0,
-    patience: float = 900.0,
-    record: Record | str | None = None,
-    records: Path | None = None,
-    accept_volatile: bool = False,
-    progress: Callable[[str], object] | None = None,
-) -> Joined:
-    """Takes part in a job of rounds of sums or weighted means, as ``undertone join`` does.
-
-    In each round ``contribute(round, attempt, last_mean)`` returns this client's arrays by name,
-    float16 to float64, and their weight. It may take long: a model is trained here. If ``attempt``
-    is above 1, an earlier upload of this round was lost, and it must return other values: the same
-    values in two sums could be told from their difference. ``mean(round, arrays, weight,
-    contributors)`` receives each mean.
-
-    Both run on the thread that called. If either raises, this client leaves the job:
-    :class:`AbortedError` has the exception as its cause, and the others do not learn it. Ctrl-C and
-    ``SystemExit`` leave as they are. If the job ends while a function is at work,
-    :class:`JobOver` is raised in it, at its next step in Python.
-
-    ``terms`` are what this client agrees to (default: ``SumTerms()``). Of a job of several rounds
-    it asks for fixed groups of clients that contribute whole or not at all. Without groups
-    (``allow_free_sampling``) its weight, and all that hardly changes from round to round, follow
-    from the means of many rounds.
-
-    The other arguments and the exceptions are those of :func:`join`.
-    """
-    link = _link(
-        server, keys, server_name, retry, patience, record, records, accept_volatile
-    )
-    last, (sessions, returned, seconds, costs) = _engine.join_sum(
-        link,
-        (terms or SumTerms())._rules(),
-        lambda *asked: _contribution(contribute(*asked)),
-        mean,
-        progress,
-    )
-    return Joined(None, last, sessions, returned, seconds, of_phases(costs))
+    found, (sessions, returned, seconds, costs) = _engine.join(link, client._client, progress)
+    return Joined(client._gave(found), sessions, returned, seconds, of_phases(costs))
 
 
 def serve(

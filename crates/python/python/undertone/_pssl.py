@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _arrays, _checks, _engine
+from ._client import Client, Server
 from ._costs import Cost, of_parties
 from ._jobs import PsslJob, PsslTerms
-from ._table import as_classes
-from ._party import Party, PublicKeys, credentials
 from ._record import Record, given
+from ._table import as_classes, columns_of
 from ._train import Seed
 
 
@@ -152,68 +152,43 @@ def pssl(
     return PsslRun([_labels(one) for one in each], _report(learned), of_parties(spent))
 
 
-class PsslClient(Party):
-    """A client of a graph between pairs, which does no I/O.
+class PsslClient(Client[PsslLabels]):
+    """A client of a graph between pairs: see :class:`Client`.
 
-    ``session`` is 32 bytes that the server chose afresh, ``clients`` the number of clients. All
-    parties need the same ``job``. **Rows take part once**: another session joins them by further
+    ``features`` are numbers from 0, of shape [rows, features], and ``labels`` integers of shape
+    [rows], with -1 where there is no label. The job says how features become whole numbers: its
+    ``range`` becomes its ``scale``. **Rows take part once**: another session joins them by further
     edges with the same clients, and tells more. ``terms`` are what this client agrees to (default:
     ``PsslTerms()``), whoever made the job.
-
-    ``record`` is the :class:`Record` of this client's data, or its name. Without one the client
-    refuses before its first answer, unless :func:`run` moves its frames.
-
-    Raises :class:`RefusedError` if the job does not meet the terms, or the record is of other rows.
     """
 
     def __init__(
         self,
-        index: int,
-        features: NDArray[np.uint8],
+        features: NDArray[Any],
         labels: NDArray[Any],
-        job: PsslJob,
         *,
-        session: bytes,
-        clients: int,
-        key: str | None = None,
-        public_keys: PublicKeys | None = None,
         terms: PsslTerms | None = None,
         record: Record | str | None = None,
-        seed: bytes | int | None = None,
     ) -> None:
-        self._party = _engine.pssl_client(
-            job._rules(),
+        self._client = _engine.pssl_client(
             (terms or PsslTerms())._rules(),
-            _checks.octets("session", session),
-            _checks.whole("index", index),
-            _checks.whole("clients", clients),
-            _rows(features, "features"),
+            _arrays.matrix(features, "features", np.float64, "[rows, features]"),
             as_classes(labels),
-            credentials(key, public_keys),
+            columns_of(features),
             given(record),
-            _checks.seed(seed),
         )
 
-    def result(self) -> PsslLabels | None:
-        """The labels of this client's rows, once; None before the protocol has ended."""
-        result = self._party.result()
-        return None if result is None else _labels(result)
+    @staticmethod
+    def _gave(result: Any) -> PsslLabels:
+        return _labels(result)
 
 
-class PsslServer(Party):
-    """The server of a graph between pairs. See :class:`PsslClient` for the arguments."""
+class PsslServer(Server[PsslReport]):
+    """The server of a graph between pairs: see :class:`Server`."""
 
-    def __init__(
-        self, job: PsslJob, *, session: bytes, clients: int, seed: bytes | int | None = None
-    ) -> None:
-        self._party = _engine.pssl_server(
-            job._rules(),
-            _checks.octets("session", session),
-            _checks.whole("clients", clients),
-            _checks.seed(seed),
-        )
+    def __init__(self, job: PsslJob) -> None:
+        super().__init__(_engine.pssl_server(job._rules()))
 
-    def result(self) -> PsslReport | None:
-        """What the server has learned, once; None before the protocol has ended."""
-        result = self._party.result()
-        return None if result is None else _report(result)
+    @staticmethod
+    def _gave(result: Any) -> PsslReport:
+        return _report(result)

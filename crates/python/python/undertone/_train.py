@@ -12,11 +12,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import _arrays, _checks, _engine
+from ._client import Client, Server
 from ._costs import Cost, of_parties
 from ._jobs import TrainJob, TrainTerms
-from ._party import Party, Path, PublicKeys, credentials, replayed, session_id
+from ._party import Path
 from ._record import Record, given
-from ._table import as_classes
+from ._table import as_classes, as_labels, columns_of, stated
 
 Seed = bytes | int | None
 
@@ -150,22 +151,41 @@ def _single(array: ArrayLike, what: str, dimensions: int) -> NDArray[np.float32]
 
 
 class _Adapter:
-    """A model as the engine calls it."""
+    """A model as the engine calls it.
+
+    With a ``memo`` of results its work in a session is done once, although its party runs again for
+    each message."""
 
     def __init__(self, model: Model) -> None:
         self.model = model
+        self.memo: dict[str, NDArray[Any]] | None = None
+        self._params: NDArray[np.float32] | None = None
+
+    def _once(self, name: str, work: Callable[[], NDArray[np.float32]]) -> NDArray[np.float32]:
+        if self.memo is None:
+            return work()
+        if name not in self.memo:
+            if self._params is not None:
+                self.model.set_params(self._params.copy())
+            self.memo[name] = work()
+        return self.memo[name]
 
     def params(self) -> NDArray[np.float32]:
+        if self._params is not None:
+            return self._params
         return _single(self.model.params(), "params()", 1)
 
     def set_params(self, params: NDArray[np.float32]) -> None:
-        self.model.set_params(params)
+        if self.memo is None:
+            self.model.set_params(params)
+        else:
+            self._params = params
 
     def embed(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
-        return _single(self.model.embed(rows), "embed()", 2)
+        return self._once("embeddings", lambda: _single(self.model.embed(rows), "embed()", 2))
 
     def predict(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
-        return _single(self.model.predict(rows), "predict()", 2)
+        return self._once("predictions", lambda: _single(self.model.predict(rows), "predict()", 2))
 
     def update(
         self,
@@ -176,8 +196,14 @@ class _Adapter:
         rates: tuple[float, float, float],
         seed: bytes,
     ) -> None:
-        examples = Examples(rows, Targets(*labelled), Targets(*pseudo))
-        self.model.update(examples, Schedule(*sizes, *rates, seed))
+        def update() -> NDArray[np.float32]:
+            examples = Examples(rows, Targets(*labelled), Targets(*pseudo))
+            self.model.update(examples, Schedule(*sizes, *rates, seed))
+            return _single(self.model.params(), "params()", 1)
+
+        params = self._once("params", update)
+        if self.memo is not None:
+            self._params = params
 
 
 def _adapted(model: object) -> _Adapter:
@@ -232,7 +258,9 @@ class TrainResult:
         return self.accuracies[-1] if self.accuracies else None
 
 
-def as_matrix(features: Any, what: str = "features") -> NDArray[np.float32]:
+def as_matrix(
+    features: Any, what: str = "features", kind: type[Any] = np.float32
+) -> NDArray[Any]:
     """Features as the engine takes them."""
     array = _arrays.numbers(features, f"{what} are")
     if array.ndim != 2:
@@ -240,7 +268,7 @@ def as_matrix(features: Any, what: str = "features") -> NDArray[np.float32]:
             f"{what} have shape {array.shape}; [rows, features] is needed: flatten images, and "
             "give TorchModel their shape"
         )
-    return np.asarray(array, dtype=np.float32, order="C")
+    return np.asarray(array, dtype=kind, order="C")
 
 
 def train(
@@ -382,102 +410,60 @@ class TrainStep:
     """The final model, once the job is over."""
 
 
-class TrainClientSession(Party):
-    """A client in one session of a job. It does no I/O: see :class:`Party`.
-
-    An exception of the model leaves through :meth:`poll` or :meth:`exchange`. Peers are told that
-    the client failed, and not why.
-    """
-
-    def __init__(self, party: _engine.Party) -> None:
-        self._party = party
-
-    def replay(self, journal: Path, past: Sequence[bytes], message: bytes) -> bytes:
-        """Runs this new party again over the bundles ``past``, then takes ``message``.
-
-        See :meth:`SumClient.replay`. The model must give the same embeddings, predictions and
-        parameters each time.
-        """
-
-        return replayed(self._party, journal, past, message)
-
-    def result(self) -> TrainStep | None:
-        """What the client did, once; None before the session has ended."""
-        result = self._party.result()
-        return None if result is None else TrainStep(*result)
-
-
-class TrainClient:
-    """A client of a training job, for a transport of your own.
+class TrainClient(Client[TrainStep]):
+    """A client of a training job: see :class:`Client`.
 
     A job is a sequence of sessions: a census, then one session a round, then one in which all
-    clients get the final model. A client need not be in all rounds. :meth:`session` makes its
-    party for one of them.
+    clients get the final model. A client need not be in all rounds. Groups are sets of the clients'
+    numbers.
 
-    ``index`` is the client's number. It must be the same in all sessions of a job: groups are sets
-    of numbers. ``model`` has the methods of :class:`Model`. ``features`` and ``labels`` are as for
-    :func:`train`. ``noise`` is ``(epsilon, secret)``: noise on the labels that go to label
-    propagation, drawn from a secret of 32 bytes that the client keeps for all its jobs.
+    ``model`` has the methods of :class:`Model`. ``features`` and ``labels`` are as for
+    :func:`train`; the job says by which ``scale`` features are divided. ``classes`` is the number
+    of classes or their names (default: the number that the job states). ``noise`` is
+    ``(epsilon, secret)``: noise on the labels that go to label propagation, drawn from a secret of
+    32 bytes that the client keeps for all its jobs. It needs ``classes``.
 
-    ``record`` is the :class:`Record` of this client's data, or its name. Without one the client
-    refuses before its first answer, unless :func:`run` moves its frames.
-    It has the census, and the rounds in which the client took part. Another process with the same
-    record continues the job.
-
-    ``terms`` are what this client agrees to (default: :class:`TrainTerms`). :meth:`session` raises
-    :class:`RefusedError` if the job does not meet them.
+    The record has the census, and the rounds in which the client took part. Another process with
+    the same record continues the job. ``terms`` are what this client agrees to (default:
+    :class:`TrainTerms`).
     """
 
     def __init__(
         self,
-        index: int,
-        job: TrainJob,
         model: Model,
         features: NDArray[Any],
         labels: NDArray[Any],
         *,
+        classes: int | Sequence[str] | None = None,
         noise: tuple[float, bytes] | None = None,
         terms: TrainTerms | None = None,
         record: Record | str | None = None,
     ) -> None:
-        self.index = _checks.whole("index", index)
-        self.job = job
         self.model = model
-        self._client = _engine.TrainClient(
-            job._rules(), _adapted(model), as_matrix(features), as_classes(labels),
-            _checks.noise(noise), (terms or TrainTerms())._rules(), given(record),
+        self._adapter = _adapted(model)
+        self._client = _engine.train_client(
+            (terms or TrainTerms())._rules(),
+            self._adapter,
+            as_matrix(features, kind=np.float64),
+            as_labels(labels),
+            columns_of(features),
+            stated(classes),
+            _checks.noise(noise),
+            given(record),
         )
 
     @property
     def last(self) -> int | None:
         """The last round in which this client began to take part; 0 before the first, None before
         the census."""
-        return self._client.last
+        return self._client.last_round()
 
-    def session(
-        self,
-        session: bytes,
-        *,
-        key: str | None = None,
-        public_keys: PublicKeys | None = None,
-        seed: bytes | int | None = None,
-    ) -> TrainClientSession:
-        """The client's party in a session. Parties of earlier sessions can do nothing more.
+    def _remember(self, memo: dict[str, NDArray[Any]]) -> None:
+        self._adapter.memo = memo
 
-        ``session`` is the id that the server chose. With ``malicious_server`` it needs ``key`` and
-        ``public_keys``, as :class:`SumClient` does.
-        """
-        signing = credentials(key, public_keys)
-        if self.job.malicious_server and signing is None:
-            raise ValueError("a job with malicious_server=True needs key and public_keys")
-        return TrainClientSession(
-            self._client.party(
-                self.index,
-                _checks.octets("session", session),
-                signing,
-                _checks.seed(seed),
-            )
-        )
+    @staticmethod
+    def _gave(result: Any) -> TrainStep:
+        return TrainStep(*result)
 
 
 @dataclass(frozen=True)
@@ -492,126 +478,51 @@ class TrainReport:
     """With a census, the clients of the job. With a round, those whose updates are in the model."""
 
 
-class TrainServerSession(Party):
-    """The server in one session of a job. It does no I/O: see :class:`Party`."""
+class TrainServer(Server[TrainReport]):
+    """The server of a training job: see :class:`Server`. It begins with the parameters ``params``
+    of a first model, unless its ``checkpoint`` has a later one."""
 
     def __init__(
-        self, server: TrainServer, party: _engine.Party, session: bytes, members: list[int]
-    ) -> None:
-        self._server = server
-        self._party = party
-        self.session = session
-        """The id of the session."""
-        self.members = members
-        """The clients of the session."""
-
-    def result(self) -> TrainReport | None:
-        """What the session gave, once; None before it has ended. The server then has the new model,
-        and its state is kept."""
-        result = self._party.result()
-        if result is None:
-            return None
-        self._server._keep()
-        return TrainReport(*result)
-
-
-class TrainServer:
-    """The server of a training job, for a transport of your own.
-
-    It begins with the parameters ``params`` of a first model, or continues from the ``state`` that
-    an earlier process kept. ``on_state`` receives the state as bytes, and must keep it where it
-    survives a crash before it returns: a round never begins twice.
-
-    ::
-
-        server = TrainServer(job, params=model.params(), on_state=save)
-        while not finished:
-            party = server.session(present=channel.clients())
-            ...                       # move frames between party and the clients party.members
-            report = party.result()   # the new model is in server.params
-            finished = report.kind == "over"
-
-    A round that fails is over; the next session has the next number.
-    """
-
-    def __init__(
-        self,
-        job: TrainJob,
-        *,
-        params: ArrayLike | None = None,
-        state: bytes | None = None,
-        on_state: Callable[[bytes], object],
+        self, job: TrainJob, *, params: ArrayLike, checkpoint: Path | None = None
     ) -> None:
         self.job = job
-        self._on_state = on_state
-        first = None if params is None else _single(params, "params", 1)
-        self._server = _engine.TrainServer(job._rules(), first, state)
-
-    def _keep(self) -> None:
-        self._on_state(self.state)
-
-    @property
-    def state(self) -> bytes:
-        """The state."""
-        return self._server.state()
+        first = _single(params, "params", 1)
+        super().__init__(_engine.train_server(job._rules(), first), checkpoint)
 
     @property
     def params(self) -> NDArray[np.float32]:
         """The parameters of the model."""
-        return self._server.params()
+        found: NDArray[np.float32] = self._server.look("params")
+        return found
 
     @property
     def begun(self) -> int:
         """The last round begun."""
-        return self._server.begun
+        return int(self._server.look("begun"))
 
     @property
     def over(self) -> bool:
         """Whether all rounds are over. The next session brings all clients the final model."""
-        return self._server.over
+        return bool(self._server.look("over"))
 
     @property
     def clients(self) -> list[int] | None:
         """The clients of the job; None before the census."""
-        return self._server.clients
+        found: list[int] | None = self._server.look("clients")
+        return found
 
     @property
     def groups(self) -> list[list[int]]:
         """The fixed groups of clients."""
-        return self._server.groups
+        found: list[list[int]] = self._server.look("groups")
+        return found
 
     @property
     def rounds(self) -> list[tuple[int, list[int]]]:
         """The rounds that are finished, and their contributors."""
-        return self._server.taken
+        found: list[tuple[int, list[int]]] = self._server.look("rounds")
+        return found
 
-    def members(self, present: Sequence[int]) -> list[int]:
-        """The clients of the next session if these are present; empty if there can be none: no
-        whole group is present, or too few clients are. With more than one group they are drawn at
-        random."""
-        return self._server.members(list(present), None)
-
-    def session(
-        self,
-        present: Sequence[int],
-        *,
-        session: bytes | None = None,
-        seed: bytes | int | None = None,
-    ) -> TrainServerSession:
-        """Begins the next session, and keeps the state. ``present`` are the clients that could take
-        part; ``members`` of the result do.
-
-        Raises ``ValueError`` if these are too few.
-        """
-        if self.clients is not None:
-            present = [one for one in present if one in self.clients]
-        members = self.members(present)
-        if not self.over and len(members) < self.job.min_clients:
-            raise ValueError(
-                f"no session can begin with clients {list(present)}: a round needs whole groups, "
-                f"and {self.job.min_clients} clients at least"
-            )
-        session = session_id(session)
-        party = self._server.begin(members, session, _checks.seed(seed))
-        self._keep()
-        return TrainServerSession(self, party, session, members)
+    @staticmethod
+    def _gave(result: Any) -> TrainReport:
+        return TrainReport(*result)

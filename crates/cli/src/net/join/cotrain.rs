@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use serde::Serialize;
-use undertone::cotrain::{Client, Data, Inputs, Job, Labels, Rows, Scaler, Step};
+use undertone::cotrain::{Client, Data, Inputs, Job, Labels, Public, Rows, Step};
 use undertone::data;
 use undertone::data::parts::check_names;
 use undertone::job::{Agreed, Record};
@@ -14,7 +14,7 @@ use undertone::learners::{Classifier, Kind, TREES};
 use undertone::node::client::Config;
 use undertone::party::{PartyId, SessionId};
 
-use super::super::cotraining::{features, public, write_labels};
+use super::super::cotraining::{features, write_labels};
 use super::super::credentials::Warnings;
 use super::super::randomness;
 use super::Join;
@@ -103,18 +103,6 @@ impl Own {
     }
 }
 
-/// Rows, prepared as the public ones.
-fn prepare(features: &Features, scaler: Option<&Scaler>) -> Vec<f32> {
-    match scaler {
-        Some(scaler) => scaler.apply(features.values()),
-        None => features
-            .values()
-            .iter()
-            .map(|value| *value as f32)
-            .collect(),
-    }
-}
-
 pub(super) fn run(
     options: &Join,
     config: &Config,
@@ -160,8 +148,9 @@ pub(super) fn run(
     let (kind, trees) = (mine.learner, mine.trees);
     let shared = Arc::clone(&public_rows);
     let make = move |job: &Job| {
-        let (public, scaler) = public(&shared, job.standardise)?;
-        let values = prepare(&own.features, scaler.as_ref());
+        let public = Public::prepared(job.standardise, dim, shared.values());
+        let (public, scaler) = public.map_err(|error| error.to_string())?;
+        let values = scaler.apply(own.features.values());
         let data = Data::new(own.features.dim(), values, own.labels.clone(), job.classes);
         Ok(Inputs {
             learner: Box::new(Classifier::new(kind, job.classes, &seed).with_trees(trees)),
@@ -181,8 +170,9 @@ pub(super) fn run(
         return Err(Failure::aborted("the job ended without a consensus"));
     };
     // The final learner labels these rows.
-    let (_, scaler) = public(&public_rows, job.standardise).map_err(Failure::data)?;
-    let values = prepare(predict.as_ref().unwrap_or(&public_rows), scaler.as_ref());
+    let public = Public::prepared(job.standardise, dim, public_rows.values());
+    let (_, scaler) = public.map_err(Failure::data)?;
+    let values = scaler.apply(predict.as_ref().unwrap_or(&public_rows).values());
     let asked = Rows {
         dim,
         values: &values,

@@ -4,7 +4,7 @@ use serde::Serialize;
 use undertone::data::Kind;
 use undertone::job::Agreed;
 use undertone::kdf::Seed;
-use undertone::label::{LabelNoise, Labelling, Rows};
+use undertone::label::LabelNoise;
 use undertone::node::client::Config;
 use undertone::train::{Client, Data, Inputs, Job, Model, Step, Trained};
 
@@ -37,33 +37,7 @@ struct Report {
 
 /// The client's data for a job.
 fn data(input: &Input, noise: Option<&LabelNoise>, job: &Job) -> Result<Data, String> {
-    let Rows::Features(features) = &input.rows else {
-        return Err("training needs features, not codes".into());
-    };
-    let own = &input.labelling;
-    // NOISE-3. With another number of classes every label would be a fresh draw.
-    if noise.is_some() && own.classes() != job.classes {
-        return Err(format!(
-            "the job has {} classes, this client has {}; state them with --classes",
-            job.classes,
-            own.classes()
-        ));
-    }
-    let labelling = if own.names().is_empty() {
-        Labelling::new(job.classes, own.labels().to_vec())
-    } else {
-        Ok(own.clone())
-    };
-    let labelling = labelling.map_err(|error| error.to_string())?;
-    let values = features.values().iter();
-    let values = values.map(|value| (value / job.scale) as f32).collect();
-    let data = Data::new(features.dim(), values, labelling).map_err(|error| error.to_string())?;
-    match noise {
-        None => Ok(data),
-        Some(noise) => data
-            .with_noise(noise, &input.rows)
-            .map_err(|error| error.to_string()),
-    }
+    Data::for_job(job, &input.rows, &input.labelling, noise)
 }
 
 /// Logs a round.
@@ -142,7 +116,7 @@ pub(super) fn run(
 #[cfg(test)]
 mod tests {
     use undertone::job::Known;
-    use undertone::label::Features;
+    use undertone::label::{Features, Labelling, Rows};
 
     use super::*;
 
@@ -182,6 +156,6 @@ mod tests {
             assert_eq!(brought.brought(), &due, "{more}");
         }
         let why = data(&input, Some(&noise), &job("classes = 11")).unwrap_err();
-        assert!(why.contains("--classes"), "{why}");
+        assert!(why.contains("(classes)"), "{why}");
     }
 }

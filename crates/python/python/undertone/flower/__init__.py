@@ -1,12 +1,13 @@
-"""Secure means, label propagation and training on `Flower <https://flower.ai>`_.
+"""Secure means and jobs of all applications on `Flower <https://flower.ai>`_.
 
 ================================  ==============================================================
 :class:`SecureGrid`               for the ServerApp: strategies see only the secure mean
 :func:`secure`                    for the ClientApp: updates leave only inside a secure mean
+:func:`client`                    for the ClientApp: takes part in jobs
 :func:`label`                     for the ServerApp: labels the rows of all nodes
-:func:`labelled`                  for the ClientApp: brings features and labels, takes labels home
 :func:`train`                     for the ServerApp: trains a model with propagated labels
-:func:`trained`                   for the ClientApp: brings the model, features and labels
+:func:`serve`                     for the ServerApp: a job of any application, on a connection of
+                                  its own
 ================================  ==============================================================
 
 A user changes two lines::
@@ -28,9 +29,11 @@ disk before its reply leaves.
 
 from ._client import CLIPPED, secure
 from ._grid import Round, SecureGrid
-from ._label import LabelRound, label, labelled
+from ._jobs import client
+from ._label import LabelRound, label
+from ._serve import Served, serve
 from ._state import SIMULATED, TrainingError
-from ._train import TrainRun, train, trained
+from ._train import TrainRun, train
 from ._wire import Exchange
 
 __all__ = [
@@ -40,11 +43,12 @@ __all__ = [
     "LabelRound",
     "Round",
     "SecureGrid",
+    "Served",
     "TrainRun",
     "TrainingError",
+    "client",
     "label",
-    "labelled",
     "secure",
+    "serve",
     "train",
-    "trained",
 ]

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from logging import WARNING, getLogger
-from typing import TYPE_CHECKING
+from pathlib import Path as FilePath
+from typing import TYPE_CHECKING, Generic
 
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
+from .._client import R_co, Session
 from .._costs import SERVER
 from .._engine import RefusedError, UndertoneError
-from .._party import Party, pack, unpack
-from . import _wire
+from .._job import Job
+from .._party import Path, pack, unpack
+from . import _state, _wire
 from ._wire import Exchange
 
 if TYPE_CHECKING:
@@ -20,7 +24,14 @@ if TYPE_CHECKING:
 _log = getLogger("undertone")
 
 
-class Relay:
+def roster_of(job: Job, roster: Path | None) -> str:
+    """The fingerprint of the roster, if the job needs one."""
+    if roster is None or not getattr(job, "malicious_server", None):
+        return ""
+    return _state.fingerprint(FilePath(roster).read_text(encoding="utf-8"))
+
+
+class Relay(Generic[R_co]):
     """One session.
 
     ``nodes`` has the node id of each client. ``places`` is the number of places on a roster; the
@@ -31,15 +42,20 @@ class Relay:
         self,
         grid: Grid,
         nodes: dict[int, int],
-        entries: dict[str, Value],
-        server: Party,
-        action: str,
+        entries: Mapping[str, Value],
+        server: Session[R_co],
         places: int | None,
         timeout: float,
         poll: float,
     ) -> None:
-        self.grid, self.entries, self.timeout, self.poll = grid, entries, timeout, poll
-        self.server, self.action, self.places = server, action, places
+        self.grid, self.timeout, self.poll = grid, timeout, poll
+        self.server, self.places = server, places
+        self.entries: dict[str, Value] = {
+            "kind": "session",
+            "session": server.session,
+            "number": server.number,
+            **entries,
+        }
         self.nodes = dict(nodes)
         self.steps = dict.fromkeys(self.nodes, 0)
         self.frames: dict[int, list[tuple[int, bytes]]] = {index: [] for index in self.nodes}
@@ -86,7 +102,7 @@ class Relay:
         self.frames[index], self.gone[index] = [], []
         self.steps[index] += 1
         content = _wire.carry(RecordDict({_wire.TERMS: terms}), bundle)
-        return Message(content, self.nodes[index], f"query.{self.action}")
+        return Message(content, self.nodes[index], f"query.{_wire.ACTION}")
 
     def _poll(self) -> None:
         while frames := self.server.poll():
@@ -94,8 +110,8 @@ class Relay:
                 if to in self.nodes:
                     self.frames[to].append((SERVER, frame))
 
-    def run(self) -> None:
-        """All messages of the session.
+    def run(self, what: str) -> R_co:
+        """All messages of the session. Returns what it gave the server.
 
         Raises :class:`undertone.RefusedError` when no client takes part, and
         :class:`undertone.AbortedError` when the server aborts.
@@ -110,7 +126,7 @@ class Relay:
                 and (first or self.frames[index] or self.gone[index])
             ]
             if not due:
-                return
+                break
             messages = {index: self._message(index) for index in due}
             name = f"message {len(self.exchanges) + 1}"
             replies, exchange = _wire.ask(self.grid, messages, name, self.timeout, self.poll)
@@ -131,6 +147,10 @@ class Relay:
             for index, reason in sorted(replies.errors.items()):
                 self._drop(index, reason)
             self._poll()
+        result = self.server.result()
+        if result is None:
+            raise self._stuck(what)
+        return result
 
     def _take(self, index: int, content: RecordDict) -> None:
         """Moves the frames of a reply to their receivers."""
@@ -146,7 +166,7 @@ class Relay:
         if said is not None and said.get("done") is True:
             self.done.add(index)
 
-    def stuck(self, what: str) -> UndertoneError:
+    def _stuck(self, what: str) -> UndertoneError:
         """The error of a session that has ended without a result."""
         waits = ", ".join(str(who) for who in self.server.waits_for)
         return UndertoneError(

@@ -8,28 +8,25 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from logging import WARNING, getLogger
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
 
 from .._engine import RefusedError, columns_digest, strangers
-from .._table import columns_of
 
 if TYPE_CHECKING:
     from flwr.app import ConfigRecordValues as Value
 
 _log = getLogger("undertone")
-VERSION = 2
+VERSION = 3
 TERMS = "undertone"
 """Name of the ConfigRecord with the terms of a session and the number of the message."""
 FRAMES = "undertone.frames"
 """Name of the ArrayRecord with a bundle of frames."""
 ACTION = "undertone"
-"""The action of query messages that label rows."""
-TRAIN = "undertone_train"
-"""The action of query messages that train a model with propagated labels."""
+"""The action of query messages of jobs."""
 TRAINS = 2
 """The message, from 0, in which clients train and upload."""
 GONE = "gone: the SuperLink no longer lists it"
@@ -81,10 +78,10 @@ def carried(content: RecordDict) -> bytes:
     return bytes(record["bundle"].data)
 
 
-def said(index: int, done: bool, features: Any, step: int) -> ConfigRecord:
+def said(index: int, done: bool, columns: list[str], step: int) -> ConfigRecord:
     """What a reply tells beside frames. The first one tells the digest of the names of columns."""
     told = ConfigRecord({"index": index, "done": done})
-    digest = columns_digest(columns_of(features)) if step == 0 else b""
+    digest = columns_digest(columns) if step == 0 else b""
     if digest:
         told["columns"] = digest
     return told
