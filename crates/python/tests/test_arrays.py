@@ -105,11 +105,10 @@ def parties(of: Callable[[Any], Any]) -> Any:
     job, terms = undertone.LabelJob(bits=128, backend="clear"), undertone.LabelTerms(
         backends=("clear",)
     )
-    rules: dict[str, Any] = {"session": bytes(32), "clients": 3}
-    server = undertone.LabelServer(job, **rules, seed=7)
+    server = undertone.LabelServer(job).session(3, session=bytes(32), seed=7)
     clients = [
-        undertone.LabelClient(
-            index, of(one), KNOWN, job, classes=2, terms=terms, seed=index, **rules
+        undertone.LabelClient(of(one), KNOWN, classes=2, terms=terms).session(
+            job, server.session, index=index, seed=index
         )
         for index, one in enumerate(FEATURES)
     ]
@@ -261,10 +260,10 @@ UNUSABLE: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
 TAKERS: list[Callable[[Any], object]] = [
     lambda bad: undertone.label([FEATURES[0], bad, FEATURES[2]], [KNOWN] * 3),
     lambda bad: undertone.distances(FEATURES[0], bad, bits=64),
-    lambda bad: undertone.LabelClient(
-        0, bad, KNOWN, session=bytes(32), clients=3, classes=2
-    ),
-    lambda bad: undertone.join("localhost:1", "/nonexistent", features=bad, labels=KNOWN),
+    lambda bad: undertone.LabelClient(bad, KNOWN),
+    lambda bad: undertone.TrainClient(Means(), bad, KNOWN),
+    lambda bad: undertone.PsslClient(bad, KNOWN),
+    lambda bad: undertone.CotrainClient(Nearest(), bad, np.arange(ROWS) % 2, FEATURES[0]),
     lambda bad: undertone.train(Means(), [(bad, KNOWN)] * 5),
     lambda bad: undertone.cotrain([(bad, np.arange(ROWS) % 2)] * 3, FEATURES[0], Nearest()),
     lambda bad: undertone.public_digest(bad),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -25,8 +26,10 @@ from undertone import (
     CotrainExchange,
     CotrainJob,
     CotrainServer,
+    CotrainStep,
     CotrainTerms,
     Record,
+    Session,
 )
 
 Rows = NDArray[np.float32]
@@ -290,6 +293,7 @@ def test_public_rows_have_a_digest(dealt: Deal) -> None:
     digest = undertone.public_digest(public)
     assert len(digest) == 32 and digest == undertone.public_digest(public.astype(np.float32))
     assert digest != undertone.public_digest(public[::-1])
+    assert digest != undertone.public_digest(public, standardise=False)
 
 
 INTERRUPTED = """
@@ -349,29 +353,31 @@ class Own:
         self.terms = CotrainTerms(
             allow_unanimous=allow_unanimous, votes=options.get("votes", "winners")
         )
-        self.records, self.states = dict[int, Record](), list[bytes]()
-        digest = undertone.public_digest(self.public)
+        self.records, self.state = dict[int, Record](), Path(tempfile.mkdtemp(), "state")
+        digest = undertone.public_digest(self.public, standardise=False)
         self.job = CotrainJob(
-            rows=len(self.public), features=64, classes=10, public=digest,
+            rows=len(self.public), features=64, classes=10, public=digest, standardise=False,
             **{"exchanges": 3, **options},
         )
 
     def server(self) -> CotrainServer:
-        state = self.states[-1] if self.states else None
-        return CotrainServer(self.job, state=state, on_state=self.states.append)
+        return CotrainServer(self.job, checkpoint=self.state)
 
     def client(self, index: int, learner: Any = None) -> CotrainClient:
         return CotrainClient(
-            index, self.job, learner or Nearest(), *self.data[index], self.public,
+            learner or Nearest(), *self.data[index], self.public,
             record=self.records.setdefault(index, Record.simulated()),
             terms=self.terms,
         )
 
+    def party(self, index: int, session: bytes, learner: Any = None) -> Session[CotrainStep]:
+        return self.client(index, learner).session(self.job, session, index=index)
+
     def run(self, present: list[int], without: int | None = None) -> tuple[Any, list[Any]]:
         """A session of clients, one of which may drop out at once."""
         party = self.server().session(present)
-        here = [one for one in party.members if one != without]
-        clients = [self.client(one).session(party.session) for one in here]
+        here = [one for one in party.clients if one != without]
+        clients = [self.party(one, party.session) for one in here]
         if without is not None:
             party.gone(without)
         undertone.run(party, clients)
@@ -400,7 +406,7 @@ def test_parties_without_io(votes: str, dealt: Deal) -> None:
     # The end: all clients get the last consensus, also one by one.
     learner = Nearest()
     party = server.session([3])
-    client = own.client(3, learner).session(party.session)
+    client = own.party(3, party.session, learner)
     undertone.run(party, [client])
     report, step = party.result(), client.result()
     assert report is not None and report.kind == "over" and report.labels is None
@@ -416,7 +422,7 @@ def test_clients_that_drop_out_and_come_back(dealt: Deal) -> None:
     assert (report.labels == due[0]).all() and len(steps) == 5
     report, _ = own.run([1, 3, 4])
     assert report.exchange.contributors == [1, 3, 4] and own.client(0).last == 1
-    with pytest.raises(ValueError, match=r"clients \[1, 2\]: 3 are needed"):
+    with pytest.raises(ValueError, match=r"clients \[1, 2\] 2 can take part, 3 are needed"):
         own.server().session([2, 1])
     assert own.server().begun == 2
     report, _ = own.run(list(range(6)))
@@ -432,26 +438,26 @@ def test_parties_with_keys(dealt: Deal) -> None:
     while kinds[-1:] != ["over"]:
         party = own.server().session(range(4))
         parties = [
-            one.session(party.session, key=key, public_keys=public)
-            for one, key in zip(clients, keys, strict=True)
+            one.session(own.job, party.session, index=index, key=key, public_keys=public)
+            for index, (one, key) in enumerate(zip(clients, keys, strict=True))
         ]
         undertone.run(party, parties)
         report = party.result()
-        assert report is not None and party.costs and "CotrainServerSession" in repr(party)
+        assert report is not None and party.costs and "<Session: server" in repr(party)
         kinds.append(report.kind)
     assert kinds == ["exchange", "over"]
     with pytest.raises(ValueError, match="does not belong to its public key"):
-        clients[0].session(bytes(32), key=keys[1], public_keys=public)
+        clients[0].session(own.job, bytes(32), index=0, key=keys[1], public_keys=public)
     with pytest.raises(ValueError, match="needs key and public_keys"):
-        clients[0].session(bytes(32))
+        clients[0].session(own.job, bytes(32), index=0)
 
 
 def test_a_client_votes_once_in_an_exchange(dealt: Deal) -> None:
     own = Own(dealt())
     own.run(list(range(5)))
-    own.states.append(CotrainServer(own.job, on_state=bytes).state)  # a server that goes back
+    own.state.unlink()  # a server that goes back
     party = own.server().session(range(5))
-    client = own.client(0).session(party.session)
+    client = own.party(0, party.session)
     for to, frame in party.poll():
         if to == 0:
             client.push(SERVER, frame)
@@ -467,7 +473,7 @@ def test_a_client_refuses_to_be_unanimous(dealt: Deal) -> None:
     assert report.exchange.covered > 0
     # Four of four would tell every vote.
     party = own.server().session(range(4))
-    client = own.client(0).session(party.session)
+    client = own.party(0, party.session)
     for to, frame in party.poll():
         if to == 0:
             client.push(SERVER, frame)
@@ -485,7 +491,7 @@ def test_a_job_that_does_not_meet_the_terms_is_refused(dealt: Deal) -> None:
     def session(terms: CotrainTerms, **options: Any) -> None:
         own = Own(dealt(), **options)
         own.terms = terms
-        own.client(0).session(undertone.session_id(None))
+        own.party(0, undertone.session_id(None))
 
     session(CotrainTerms())
     refused: list[tuple[CotrainTerms, dict[str, Any], str]] = [
@@ -507,15 +513,17 @@ def test_parties_that_cannot_be(dealt: Deal) -> None:
     own = Own(dealt())
     with pytest.raises(TypeError, match="record is b'.*a Record or the name of one"):
         wrong: Any = b"?"
-        CotrainClient(0, own.job, Nearest(), *own.data[0], own.public, record=wrong)
-    with pytest.raises(ValueError, match="state: "):
-        CotrainServer(own.job, state=b"?", on_state=bytes)
+        CotrainClient(Nearest(), *own.data[0], own.public, record=wrong)
+    own.state.write_bytes(b"?")
+    with pytest.raises(ValueError, match="remove it"):
+        own.server()
+    own.state.unlink()
     own.public = own.public[::-1]
     with pytest.raises(ValueError, match="the public rows differ from the job's"):
-        own.client(0)
+        own.party(0, bytes(32))
     own.public = own.public[1:]
     with pytest.raises(ValueError, match="public rows: 149, the job has 150"):
-        own.client(0)
+        own.party(0, bytes(32))
     with pytest.raises(ValueError, match="numbered from 0"):
         own.server().session([-1, 0, 1])
 
@@ -539,12 +547,12 @@ def test_exceptions_leave_through_the_party(dealt: Deal) -> None:
 
     party = own.server().session(range(5))
     with pytest.raises(LookupError, match="a secret"):
-        first(party, own.client(0, Failing()).session(party.session))
+        first(party, own.party(0, party.session, Failing()))
 
     # The others finish without it, and are not told why.
     party = own.server().session(range(5))
-    broken = own.client(0, Failing()).session(party.session)
-    clients = [own.client(one).session(party.session) for one in range(1, 5)]
+    broken = own.party(0, party.session, Failing())
+    clients = [own.party(one, party.session) for one in range(1, 5)]
     told: list[tuple[int, bytes]] = []
     for to, frame in party.poll():
         (broken if to == 0 else clients[to - 1]).push(SERVER, frame)
@@ -568,7 +576,7 @@ def test_a_learner_must_not_use_its_own_party(dealt: Deal) -> None:
             parties[0].poll()
 
     party = own.server().session(range(5))
-    parties.append(own.client(0, Curious()).session(party.session))
+    parties.append(own.party(0, party.session, Curious()))
     for to, frame in party.poll():
         if to == 0:
             parties[0].push(SERVER, frame)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,7 @@ from undertone import (
     FedGraphOutcome,
     FedGraphServer,
     FedGraphTerms,
+    Session,
 )
 
 CLIENTS, ROWS, QUERIES, CLASSES, WIDTH = 5, 90, 12, 3, 16
@@ -72,49 +75,61 @@ def derive(seed: bytes, purpose: str, session: bytes, ids: bytes = b"") -> bytes
 
 
 class Parties:
-    """The parties of a run, with seeds as in a run in one process, and what they keep."""
+    """The parties of a run, with seeds as in a run in one process. Each keeps its checkpoints in a
+    file of the folder."""
 
-    def __init__(
-        self,
-        rules: FedGraphJob,
-        seed: bytes = SEED,
-        saved: dict[int, bytes] | None = None,
-        keep: Callable[[int], Callable[[bytes], object]] | None = None,
-    ) -> None:
+    def __init__(self, rules: FedGraphJob, folder: Path, seed: bytes = SEED) -> None:
         session = derive(seed, "simulated session", bytes(32))
+        self.folder = folder
         self.kept: dict[int, list[bytes]] = {who: [] for who in range(-1, CLIENTS)}
 
-        def place(who: int) -> dict[str, Any]:
+        def own_seed(who: int) -> bytes:
             number = (who & 0xFFFFFFFF).to_bytes(4, "little")
-            return {
-                "session": session,
-                "seed": derive(seed, "simulated client", session, number),
-                "saved": (saved or {}).get(who),
-                "keep": keep(who) if keep else self.kept[who].append,
-            }
+            return derive(seed, "simulated client", session, number)
 
-        own = arrays()
-        self.server = FedGraphServer(rules, **place(SERVER))
+        self.server = FedGraphServer(rules, checkpoint=folder / "-1").session(
+            CLIENTS, session=session, seed=own_seed(SERVER)
+        )
+        self.owners = [client(c, folder / str(c)) for c in range(CLIENTS)]
         self.clients = [
-            FedGraphClient(
-                c,
-                own["columns"][c],
-                own["embeddings"][c],
-                own["probabilities"][c],
-                TRUTH,
-                rules,
-                queries=own["queries"][c],
-                terms=ANYTHING,
-                **place(c),
-            )
-            for c in range(CLIENTS)
+            one.session(rules, session, index=c, seed=own_seed(c))
+            for c, one in enumerate(self.owners)
         ]
 
-    def run(self) -> list[FedGraphOutcome]:
-        undertone.run(self.server, self.clients)
+    def run(self, until: Callable[[], bool] = lambda: False) -> list[FedGraphOutcome]:
+        """Moves frames, and notes what each party keeps, until all have ended or `until` says so."""
+        for one in self.clients:
+            one._party.simulate()
+        parties: dict[int, Any] = {**dict(enumerate(self.clients)), SERVER: self.server}
+        moved = True
+        while moved:
+            moved = False
+            for who, party in parties.items():
+                while frames := party.poll():
+                    moved = True
+                    for to, frame in frames:
+                        parties[to].push(who, frame)
+                    self.note(who)
+                    if until():
+                        return []
         outcomes = [client.result() for client in self.clients]
         assert all(client.done and client.result() is None for client in self.clients)
         return [one for one in outcomes if one is not None]
+
+    def note(self, who: int) -> None:
+        file = self.folder / str(who)
+        now = file.read_bytes() if file.exists() else b""
+        if now and now != [b"", *self.kept[who]][-1]:
+            self.kept[who].append(now)
+
+
+def client(
+    c: int, checkpoint: Path | None = None, terms: FedGraphTerms = ANYTHING, **changes: Any
+) -> FedGraphClient:
+    """What client `c` brings, with these changes."""
+    own = {name: each[c] for name, each in arrays().items() if name != "labels"}
+    brought = {"labels": TRUTH, **own, **changes}
+    return FedGraphClient(**brought, checkpoint=checkpoint, terms=terms)
 
 
 def same(one: Floats | None, other: Floats | None) -> bool:
@@ -176,14 +191,14 @@ def test_the_graph_network_predicts(cut: str) -> None:
 
 
 @pytest.mark.parametrize("cut", CUTS)
-def test_parties_moved_by_hand_give_the_same(cut: str) -> None:
+def test_parties_moved_by_hand_give_the_same(cut: str, tmp_path: Path) -> None:
     one = undertone.fedgraph(**arrays(), cut=cut, seed=SEED, **PREDICTING)
-    parties = Parties(job(cut=cut))
-    assert parties.clients[0].votes is None and parties.clients[3].id == 3
+    parties = Parties(job(cut=cut), tmp_path)
+    assert parties.owners[0].votes is None and parties.clients[3].id == 3
     outcomes = parties.run()
     assert len(outcomes) == CLIENTS
-    for client, outcome, due in zip(parties.clients, outcomes, one.clients, strict=True):
-        assert same(outcome.votes, due.votes) and same(client.votes, due.votes)
+    for owner, outcome, due in zip(parties.owners, outcomes, one.clients, strict=True):
+        assert same(outcome.votes, due.votes) and same(owner.votes, due.votes)
         assert same(outcome.graph, due.graph)
         assert (outcome.loss, outcome.members) == (due.loss, due.members)
         assert outcome.neighbours == due.neighbours
@@ -194,86 +209,65 @@ def test_parties_moved_by_hand_give_the_same(cut: str) -> None:
     assert phases == [[cost.phase, cost.bytes_sent] for cost in one.costs[2]]
 
 
-def latest(parties: Parties) -> dict[int, bytes]:
-    return {who: kept[-1] for who, kept in parties.kept.items()}
-
-
 @pytest.mark.parametrize("cut", CUTS)
-def test_a_checkpoint_continues(cut: str) -> None:
+def test_a_checkpoint_continues(cut: str, tmp_path: Path) -> None:
     rules = job(cut=cut, checkpoint=10)
-    whole = Parties(rules).run()
+    (tmp_path / "whole").mkdir()
+    whole = Parties(rules, tmp_path / "whole").run()
 
-    # The disk of one party is full after the second checkpoint of steps.
-    kept: dict[int, list[bytes]] = {who: [] for who in range(-1, CLIENTS)}
-    # A client keeps its first one twice: before and after all clients have one.
-    unlucky, before = (SERVER, 3) if cut == "embeddings" else (2, 4)
-
-    def keep(who: int) -> Callable[[bytes], object]:
-        def checked(saved: bytes) -> None:
-            if who == unlucky and len(kept[who]) == before:
-                raise OSError("the disk is full")
-            kept[who].append(saved)
-
-        return checked
-
-    broken = Parties(rules, keep=keep)
-    with pytest.raises(OSError, match="the disk is full"):
-        undertone.run(broken.server, broken.clients)
+    # The run breaks off after the second checkpoint of steps of one party.
+    broken_at = tmp_path / "broken"
+    broken_at.mkdir()
+    who, due = (SERVER, 3) if cut == "embeddings" else (2, 4)
+    broken = Parties(rules, broken_at)
+    broken.run(lambda: len(broken.kept[who]) >= due - 1)
+    assert all(one.result() is None for one in broken.clients)
     # The votes are there.
-    assert same(broken.clients[0].votes, whole[0].votes)
+    assert same(broken.owners[0].votes, np.mean(arrays()["probabilities"], axis=0))
 
+    forgetful = shutil.copytree(broken_at, tmp_path / "forgetful")
+    other = shutil.copytree(broken_at, tmp_path / "other")
     # Another session continues, and reaches the same.
-    saved = {who: each[-1] for who, each in kept.items()}
-    continued = Parties(rules, bytes(32), saved)
-    for outcome, due in zip(continued.run(), whole, strict=True):
-        assert same(outcome.graph, due.graph) and outcome.loss == due.loss
-    # Those who have weights have taken twenty more steps.
-    steps = {who: len(each) for who, each in continued.kept.items()}
-    assert steps[SERVER] == 2 and steps[0] == (0 if cut == "embeddings" else 2)
+    for outcome, one in zip(Parties(rules, broken_at, bytes(32)).run(), whole, strict=True):
+        assert same(outcome.graph, one.graph) and outcome.loss == one.loss
 
     # Without its checkpoint a client cannot take part, and none begins anew.
-    forgot = {who: each for who, each in saved.items() if who != 1}
+    (forgetful / "1").unlink()
+    lost = Parties(rules, forgetful, bytes(32))
     with pytest.raises(undertone.AbortedError, match="checkpoint"):
-        undertone.run((lost := Parties(rules, bytes(32), forgot)).server, lost.clients)
-    with pytest.raises(ValueError, match="checkpoint is of another job"):
-        Parties(job(cut=cut, checkpoint=10, rate=0.5), saved=saved)
-    with pytest.raises(ValueError, match="saved: "):
-        Parties(rules, saved={0: saved[0][:-1]})
+        undertone.run(lost.server, lost.clients)
+    with pytest.raises(ValueError, match="it belongs to another job"):
+        Parties(job(cut=cut, checkpoint=10, rate=0.5), other)
+    (other / "0").write_bytes((other / "0").read_bytes()[:-1])
+    with pytest.raises(ValueError, match="0: "):
+        Parties(rules, other)
 
 
-def test_parties_that_were_one_checkpoint_apart_stay_so() -> None:
+def test_parties_that_were_one_checkpoint_apart_stay_so(tmp_path: Path) -> None:
     rules = job(checkpoint=10)
-    run = Parties(rules)
+    run = Parties(rules, tmp_path)
     whole = run.run()
-    # All but one kept the last checkpoint. The others continue from the one before, which they
-    # still have when the last one is there again.
-    saved = latest(run)
-    saved[4] = run.kept[4][-2]
-    again = Parties(rules, bytes(32), saved)
+    # All but one kept the last checkpoint. The others continue from the one before.
+    (tmp_path / "4").write_bytes(run.kept[4][-2])
+    again = Parties(rules, tmp_path, bytes(32))
     assert same(again.run()[0].graph, whole[0].graph)
-    assert again.kept[0] == [saved[0]] and again.kept[4] == [run.kept[4][-1]]
 
 
 def test_signed_keys() -> None:
     keys = [undertone.generate_key() for _ in range(CLIENTS)]
     public = [undertone.public_key(key) for key in keys]
-    rules, own = job(steps=0, predict="vote"), arrays()
-    session = undertone.session_id(None)
-    server = FedGraphServer(rules, session=session)
+    rules = job(steps=0, predict="vote")
+    server = FedGraphServer(rules).session(CLIENTS)
+    owners = [client(c) for c in range(CLIENTS)]
 
-    def client(c: int, key: str) -> FedGraphClient:
-        mine = {name: own[name][c] for name in ("columns", "embeddings", "probabilities")}
-        return FedGraphClient(
-            c, **mine, labels=TRUTH, job=rules, session=session, key=key, public_keys=public,
-            terms=ANYTHING,
-        )
+    def party(c: int, key: str) -> Session[FedGraphOutcome]:
+        return owners[c].session(rules, server.session, index=c, key=key, public_keys=public)
 
-    clients = [client(c, key) for c, key in enumerate(keys)]
-    undertone.run(server, clients)
-    votes = clients[1].votes
-    assert votes is not None and np.allclose(votes, np.mean(own["probabilities"], axis=0))
+    undertone.run(server, [party(c, key) for c, key in enumerate(keys)])
+    votes = owners[1].votes
+    assert votes is not None and np.allclose(votes, np.mean(arrays()["probabilities"], axis=0))
     with pytest.raises(ValueError, match="private key of client 0"):
-        client(0, keys[1])
+        party(0, keys[1])
 
 
 def test_arguments_that_cannot_be() -> None:
@@ -336,44 +330,36 @@ def test_arguments_that_cannot_be() -> None:
     votes = undertone.fedgraph(**{**arrays(), "columns": alone}, steps=0)
     assert votes.neighbours == [[]] * CLIENTS and votes.votes is not None
 
-    with pytest.raises(ValueError, match="needs keep"):
-        FedGraphServer(job(), session=bytes(32))
-    own = arrays()
-    with pytest.raises(ValueError, match="client 5 of 5"):
-        FedGraphClient(5, own["columns"][0], own["embeddings"][0], own["probabilities"][0], TRUTH,
-                       job(steps=0, predict="vote"), session=bytes(32))
+    with pytest.raises(ValueError, match="needs checkpoint"):
+        FedGraphServer(job())
+    with pytest.raises(ValueError, match=r"can take part, 5 are needed"):
+        FedGraphServer(job(steps=0, predict="vote")).session(4)
     assert len({job().digest, job(checkpoint=49).digest, job(cluster=7).digest}) == 3
 
 
-def test_clients_leave_networks_that_are_too_small() -> None:
-    own, rules, session = arrays(), job(predict="vote"), undertone.session_id(None)
+def test_clients_leave_networks_that_are_too_small(tmp_path: Path) -> None:
+    rules = job(predict="vote")
+    server = FedGraphServer(rules, checkpoint=tmp_path / "server").session(CLIENTS)
     # The last client has no feature in common with others.
-    own["columns"] = [*[["age", "dose"]] * (CLIENTS - 1), ["pulse"]]
-    server = FedGraphServer(rules, session=session, keep=lambda _: None)
-    each = [{name: own[name][c] for name in ("columns", "embeddings", "probabilities")}
-            for c in range(CLIENTS)]
-    clients = [
-        FedGraphClient(c, **mine, labels=TRUTH, job=rules, session=session, keep=lambda _: None,
-                       terms=replace(ANYTHING, min_network=5 if c == 1 else 4))
-        for c, mine in enumerate(each)
+    names = [*[["age", "dose"]] * (CLIENTS - 1), ["pulse"]]
+    owners = [
+        client(c, columns=names[c], terms=replace(ANYTHING, min_network=5 if c == 1 else 4))
+        for c in range(CLIENTS)
     ]
+    clients = [one.session(rules, server.session, index=c) for c, one in enumerate(owners)]
     with pytest.raises(undertone.AbortedError, match="left before the protocol ended"):
         undertone.run(server, clients)
     with pytest.raises(undertone.AbortedError, match="network of 4 clients, and asks for one of 5"):
         clients[1].poll()
-    assert same(clients[1].votes, clients[4].votes)
+    assert same(owners[1].votes, owners[4].votes)
 
 
 def test_a_client_declines_what_its_terms_do_not_allow() -> None:
-    own = arrays()
+    def agree(terms: FedGraphTerms, **changes: Any) -> None:
+        client(0, terms=terms).session(job(**changes), bytes(32), index=0)
 
-    def client(terms: FedGraphTerms, **changes: Any) -> None:
-        mine = {name: own[name][0] for name in ("columns", "embeddings", "probabilities")}
-        FedGraphClient(0, **mine, queries=own["queries"][0], labels=TRUTH, job=job(**changes),
-                       session=bytes(32), keep=lambda _: None, terms=terms)
-
-    client(ANYTHING)
-    client(FedGraphTerms(), predict="vote", steps=0, reveal_embeddings=False)
+    agree(ANYTHING)
+    agree(FedGraphTerms(), predict="vote", steps=0, reveal_embeddings=False)
     refused: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         ({"show_embeddings": False}, {"predict": "vote"}, "to its neighbours.*show_embeddings"),
         ({"reveal_embeddings": False}, {}, "reveal_embeddings"),
@@ -385,27 +371,25 @@ def test_a_client_declines_what_its_terms_do_not_allow() -> None:
     ]
     for terms, changes, why in refused:
         with pytest.raises(undertone.RefusedError, match=f"{why}\\)$"):
-            client(replace(ANYTHING, **terms), **changes)
+            agree(replace(ANYTHING, **terms), **changes)
 
 
-def test_parties_of_different_jobs_and_labels() -> None:
-    parties, other = Parties(job()), Parties(job(rate=0.5))
+def test_parties_of_different_jobs_and_labels(tmp_path: Path) -> None:
+    for folder in ("one", "other"):
+        (tmp_path / folder).mkdir()
+    parties = Parties(job(), tmp_path / "one")
+    other = Parties(job(rate=0.5), tmp_path / "other")
     parties.clients[2] = other.clients[2]
     with pytest.raises(undertone.AbortedError, match="client 2: its job differs"):
         undertone.run(parties.server, parties.clients)
 
     # Two clients have other labels. Clients see it, and leave.
-    own, rules, session = arrays(), job(steps=0, predict="vote"), undertone.session_id(None)
-    server = FedGraphServer(rules, session=session)
-    clients = []
-    for c in range(CLIENTS):
-        mine = {name: own[name][c] for name in ("columns", "embeddings", "probabilities")}
-        labels = np.roll(TRUTH, c // 3)
-        clients.append(
-            FedGraphClient(
-                c, **mine, labels=labels, job=rules, session=session, terms=ANYTHING
-            )
-        )
+    rules = job(steps=0, predict="vote")
+    server = FedGraphServer(rules).session(CLIENTS)
+    clients = [
+        client(c, labels=np.roll(TRUTH, c // 3)).session(rules, server.session, index=c)
+        for c in range(CLIENTS)
+    ]
     with pytest.raises(undertone.AbortedError, match="left before the protocol ended"):
         undertone.run(server, clients)
     with pytest.raises(undertone.AbortedError, match="labels differ"):

@@ -24,6 +24,7 @@ from flwr.serverapp import strategy as strategies
 from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM, FedProx, Krum, Strategy
 from frame import Frame
 from numpy.typing import NDArray
+from six import trials
 
 import undertone
 from undertone.flower import (
@@ -33,9 +34,10 @@ from undertone.flower import (
     SecureGrid,
     _wire,
     label,
-    labelled,
     secure,
+    serve,
 )
+from undertone.flower import client as taking_part
 from undertone.flower._wire import FRAMES, GONE, TERMS, about
 
 #: What a server learns of a refusal.
@@ -794,7 +796,12 @@ class Rows:
     def app(self, **more: Any) -> ClientApp:
         app = ClientApp(mods=[secure(**RULES)])
         more = {"record": SIMULATED, **more}
-        app.query("undertone")(labelled(self.load, self.save, **more))
+        brings = {name: more.pop(name) for name in ("terms", "codes", "classes") if name in more}
+
+        def make(context: Context) -> undertone.LabelClient:
+            return undertone.LabelClient(*self.load(context), **brings)
+
+        app.query("undertone")(taking_part(make, self.save, **more))
         return app
 
     def check(self, clients: list[int]) -> None:
@@ -865,7 +872,9 @@ def test_labels_by_replay_are_as_good_as_in_one_process(
         found[int(context.node_config["partition-id"])] = labels
 
     app = ClientApp(mods=[secure(**RULES)])
-    app.query("undertone")(labelled(load, save, record=SIMULATED))
+    app.query("undertone")(
+        taking_part(lambda one: undertone.LabelClient(*load(one)), save, record=SIMULATED)
+    )
     propagate(FakeGrid(app, 5, tmp_path), classes=10, bits=4096)
     here = undertone.label(rows, known)
 
@@ -997,7 +1006,7 @@ def test_without_a_record_a_node_takes_no_part(
         secure(**RULES, record=undertone.Record.simulated())
     wrong: Any = 7
     with pytest.raises(TypeError, match="record is 7"):
-        labelled(Rows().load, Rows().save, record=wrong)
+        Rows().app(record=wrong)
 
 
 @pytest.mark.parametrize("step", [0, 1, 3, 6])
@@ -1047,36 +1056,36 @@ def test_a_client_labels_on_its_own_terms(
         propagate(FakeGrid(Rows().app(), 5, tmp_path), **asked)
 
 
-def test_a_client_states_its_classes(tmp_path: Path) -> None:
-    with pytest.raises(undertone.RefusedError, match="3 classes, this client has 2"):
+def test_a_client_states_its_classes(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(undertone.RefusedError, match="agreeing to the job failed"):
         propagate(FakeGrid(Rows().app(classes=2), 5, tmp_path), classes=3)
-    with pytest.raises(ValueError, match="noise needs classes"):
-        labelled(Rows().load, Rows().save, noise=lambda context: (1.0, bytes(32)))
+    assert "the job has 3 classes, this client has 2" in caplog.text
 
 
 def test_a_server_does_not_renumber_classes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """NOISE-3: noise on labels with other numbers would be a fresh draw."""
-    with pytest.raises(ValueError, match="class_names"):
-        propagate(FakeGrid(Rows().app(), 5, tmp_path), class_names=("1", "0"))
-    offer = undertone.LabelJob(bits=256, class_names=("1", "0")).offer
-    monkeypatch.setattr(undertone.LabelJob, "offer", property(lambda job: offer))
-    with pytest.raises(undertone.RefusedError, match="classes are numbers"):
-        propagate(FakeGrid(Rows().app(), 5, tmp_path), bits=256)
-    terms: dict[str, Any] = {"backends": ("plain",)}
-    with pytest.raises(ValueError, match="plain"):
-        labelled(Rows().load, Rows().save, terms=undertone.LabelTerms(**terms))
+    rows = Rows()
+
+    def make(context: Context) -> undertone.LabelClient:
+        return undertone.LabelClient(*rows.load(context), classes=2, noise=(1.0, bytes(32)))
+
+    app = ClientApp(mods=[secure(**RULES)])
+    app.query("undertone")(taking_part(make, rows.save, record=SIMULATED))
+    with pytest.raises(undertone.RefusedError, match="agreeing to the job failed"):
+        propagate(FakeGrid(app, 5, tmp_path), bits=256, class_names=("1", "0"))
+    assert "with noise on labels they must be the same" in caplog.text
 
 
 def test_why_loading_fails_stays_on_the_node(tmp_path: Path) -> None:
     def load(context: Context) -> tuple[NDArray[Any], NDArray[Any]]:
         raise RuntimeError("patient 4711 has no age")
 
-    app = ClientApp(mods=[secure(**RULES)])
-    app.query("undertone")(labelled(load, Rows().save, record=SIMULATED))
-    with pytest.raises(undertone.RefusedError, match="loading the rows failed") as refused:
-        propagate(FakeGrid(app, 5, tmp_path))
+    rows = Rows()
+    rows.load = load  # type: ignore[method-assign]
+    with pytest.raises(undertone.RefusedError, match="making the client failed") as refused:
+        propagate(FakeGrid(rows.app(), 5, tmp_path))
     assert "4711" not in str(refused.value)
 
 
@@ -1086,11 +1095,11 @@ def test_labels_that_do_not_fit_stay_on_the_node(label_of_row: int, tmp_path: Pa
         features, known = Rows().load(context)
         return features, np.where(known >= 0, label_of_row, known)
 
-    app = ClientApp(mods=[secure(**RULES)])
-    app.query("undertone")(labelled(load, Rows().save, record=SIMULATED))
+    rows = Rows()
+    rows.load = load  # type: ignore[method-assign]
     with pytest.raises(undertone.RefusedError) as refused:
-        propagate(FakeGrid(app, 5, tmp_path))
-    assert "reading rows and labels failed" in str(refused.value)
+        propagate(FakeGrid(rows.app(), 5, tmp_path))
+    assert "failed; the log of the node has the reason" in str(refused.value)
     assert str(label_of_row) not in str(refused.value)
 
 
@@ -1110,16 +1119,56 @@ def test_labels_by_grpc(tmp_path: Path) -> None:
     folders = {"undertone-keys": [str(keys / f"client-{index}") for index in range(5)]}
     grid = FakeGrid(rows.app(), 5, tmp_path, config=folders, parallel=True)
     listen = f"127.0.0.1:{free_port()}"
-    found = propagate(
+    found = serve(
         grid,
-        channel="grpc",
+        undertone.LabelJob(classes=2, bits=1024, standardise=True),
         roster=keys / "roster.toml",
         listen=listen,
         address=listen.replace("127.0.0.1", "localhost"),
         timeout=60.0,
+        poll=0.0,
     )
     rows.check([0, 1, 2, 3, 4])
-    assert len(found.exchanges) == 1 and not found.dropped
+    assert not found.dropped and found.job is not None and found.job["result"] == "done"
+
+
+@pytest.mark.parametrize("application", list(trials()))
+def test_every_application_by_grpc(application: str, tmp_path: Path) -> None:
+    trial, found = trials()[application], dict[int, Any]()
+
+    def place(context: Context) -> int:
+        return int(context.node_config["partition-id"])
+
+    def receive(result: Any, context: Context) -> None:
+        found[place(context)] = result
+
+    app = ClientApp(mods=[secure(**RULES)])
+    app.query("undertone_job")(
+        taking_part(lambda one: trial.make(place(one)), receive, record=SIMULATED)
+    )
+    keys = tmp_path / "keys"
+    command = [sys.executable, "-m", "undertone", "keys", "--out", str(keys)]
+    subprocess.run(command, check=True, capture_output=True)
+    folders = {"undertone-keys": [str(keys / f"client-{index}") for index in range(5)]}
+    grid = FakeGrid(app, 5, tmp_path, config=folders, parallel=True)
+    listen = f"127.0.0.1:{free_port()}"
+    served = serve(
+        grid, trial.job, roster=keys / "roster.toml", listen=listen,
+        address=listen.replace("127.0.0.1", "localhost"), action="undertone_job", timeout=60.0,
+        poll=0.0,
+    )
+    assert not served.dropped and len(found) == 5
+    assert all(trial.is_right(index, one) for index, one in found.items())
+
+
+def test_jobs_that_cannot_be_replayed_say_so(tmp_path: Path) -> None:
+    trial = trials()["pssl"]
+    app = ClientApp(mods=[secure(**RULES)])
+    app.query("undertone")(
+        taking_part(lambda one: trial.make(int(one.node_config["partition-id"])), record=SIMULATED)
+    )
+    with pytest.raises(undertone.RefusedError, match="runs a job of label.* takes part in pssl"):
+        propagate(FakeGrid(app, 5, tmp_path))
 
 
 def test_a_client_connects_to_its_own_server_only(tmp_path: Path) -> None:
@@ -1129,7 +1178,9 @@ def test_a_client_connects_to_its_own_server_only(tmp_path: Path) -> None:
     grid = FakeGrid(Rows().app(keys=keys, server="example.org:7431"), 3, tmp_path)
     listen = f"127.0.0.1:{free_port()}"
     with pytest.raises(undertone.UndertoneError, match="connects to example.org:7431 only"):
-        propagate(grid, channel="grpc", roster=keys / "roster.toml", listen=listen)
+        serve(
+            grid, undertone.LabelJob(), roster=keys / "roster.toml", listen=listen, poll=0.0
+        )
 
 
 def free_port() -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +18,9 @@ from numpy.typing import NDArray
 from test_train import Softmax
 
 import undertone
-from undertone import Examples, Schedule, TrainJob, TrainTerms
-from undertone.flower import SIMULATED, TrainRun, secure, train, trained
-from undertone.flower._train import _Checkpoint
+from undertone import Examples, Schedule, TrainJob, TrainStep, TrainTerms
+from undertone.flower import SIMULATED, TrainRun, client, secure, train
+from undertone.flower._train import _Nodes
 from undertone.flower._wire import FRAMES, GONE, TERMS
 
 FEATURES, CLASSES = 6, 3
@@ -56,18 +55,21 @@ class Owners:
         index = int(context.node_config["partition-id"])
         return self.rows[index], np.where(np.arange(30) < 5, self.truth[index], -1)
 
-    def save(self, model: Any, context: Context) -> None:
-        self.final[int(context.node_config["partition-id"])] = model.params()
+    def save(self, step: TrainStep, context: Context) -> None:
+        assert step.params is not None
+        self.final[int(context.node_config["partition-id"])] = step.params
 
     def app(self, **terms: Any) -> ClientApp:
         app = ClientApp(mods=[secure(clip=2.0, max_weight=400.0)])
-        make = lambda context: Counting(FEATURES, CLASSES)  # noqa: E731
-        names = {one.name for one in fields(TrainTerms)}
-        agreed = TrainTerms(**{name: terms.pop(name) for name in names & terms.keys()})
-        terms = {"record": SIMULATED, "terms": agreed, **terms}
-        app.query("undertone_train")(
-            trained(make, self.load, self.save, **terms)
-        )
+        classes = terms.pop("classes", None)
+
+        def make(context: Context) -> undertone.TrainClient:
+            return undertone.TrainClient(
+                Counting(FEATURES, CLASSES), *self.load(context), classes=classes,
+                terms=TrainTerms(**terms),
+            )
+
+        app.query("undertone")(client(make, self.save, record=SIMULATED))
         return app
 
 
@@ -123,7 +125,7 @@ def test_a_group_that_lacks_a_node_sits_out(tmp_path: Path) -> None:
 def test_a_round_that_lacks_a_node_fails(tmp_path: Path) -> None:
     def before(index: int, message: Message) -> None:
         terms = message.content.config_records[TERMS]
-        if index == 3 and terms.get("census") is False and terms["step"] == 2:
+        if index == 3 and terms.get("number") not in (None, 0) and terms["step"] == 2:
             raise RuntimeError("lost")
 
     grid = FakeGrid(Owners().app(), 5, tmp_path, before=before)
@@ -139,7 +141,7 @@ def test_a_node_that_goes_offline_is_not_waited_for(tmp_path: Path) -> None:
 
     def leave(index: int, message: Message) -> None:
         terms = message.content.config_records[TERMS]
-        if not grid.offline and terms.get("census") is False and terms["step"] == 2:
+        if not grid.offline and terms.get("number") not in (None, 0) and terms["step"] == 2:
             grid.offline.add(FIRST + index)
 
     grid = FakeGrid(Owners(10).app(), 10, tmp_path, before=leave)
@@ -198,10 +200,9 @@ def test_a_round_is_not_repeated_on_a_node(
     assert all(reply.has_error() for reply in grid.replies[replies:])
     # Nor with another number for a node, which would be in other groups.
     file.write_bytes(copies[1])
-    kept = _Checkpoint(file, job())
-    assert kept.state is not None
+    kept = _Nodes(file, job())
     kept.nodes[0], kept.nodes[1] = kept.nodes[1], kept.nodes[0]
-    kept.save(kept.state)
+    kept.save()
     replies = len(grid.replies)
     with pytest.raises(undertone.UndertoneError):
         start(grid, checkpoint=file, attempts=1)
@@ -278,7 +279,7 @@ def test_a_restarted_node_keeps_its_record(
         ({"malicious_server": True}, {}, "malicious_server"),
         ({}, {"backend": "sketch"}, "backends"),
         ({"max_epochs": 1}, {}, "max_epochs"),
-        ({"classes": 11}, {}, "this client has 11"),
+        ({"classes": 11}, {}, "agreeing to the job failed"),
         ({"max_bits": 256}, {}, "max_bits"),
         ({}, {"alpha": 0.1}, "min_alpha"),
     ],
@@ -290,7 +291,9 @@ def test_terms(terms: dict[str, Any], rules: dict[str, Any], why: str, tmp_path:
 
 def test_noise_needs_classes() -> None:
     with pytest.raises(ValueError, match="noise needs classes"):
-        Owners().app(noise=lambda context: (1.0, bytes(32)))
+        undertone.TrainClient(
+            Softmax(FEATURES, CLASSES), np.ones((3, FEATURES)), np.arange(3), noise=(1.0, bytes(32))
+        )
 
 
 def test_why_training_fails_stays_on_the_node(
@@ -301,9 +304,12 @@ def test_why_training_fails_stays_on_the_node(
             raise RuntimeError("patient 4711 has no age")
 
     app = ClientApp(mods=[secure(clip=2.0, max_weight=400.0)])
-    app.query("undertone_train")(
-        trained(lambda context: Failing(FEATURES, CLASSES), Owners().load, record=SIMULATED)
-    )
+    owners = Owners()
+
+    def make(context: Context) -> undertone.TrainClient:
+        return undertone.TrainClient(Failing(FEATURES, CLASSES), *owners.load(context))
+
+    app.query("undertone")(client(make, record=SIMULATED))
     grid = FakeGrid(app, 5, tmp_path)
     with pytest.raises(undertone.UndertoneError):
         start(grid, attempts=1)

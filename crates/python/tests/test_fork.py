@@ -34,10 +34,8 @@ def distances():
     return undertone.distances(rows[0], rows[1], bits=256, seed=1).hamming.sum()
 
 def noisy():
-    return undertone.LabelClient(
-        0, rows[0], known[0], undertone.LabelJob(bits=256), session=bytes(32), clients=3, classes=2,
-        noise=(1.0, bytes(32)),
-    ).phase
+    client = undertone.LabelClient(rows[0], known[0], classes=2, noise=(1.0, bytes(32)))
+    return client.session(undertone.LabelJob(bits=256), bytes(32), index=0).phase
 
 def pairs():
     messages = np.zeros((1000, 2, 16), np.uint8)

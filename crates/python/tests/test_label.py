@@ -82,10 +82,9 @@ def test_runs_that_others_computed(
 
 def parties(rows: Any, known: Any, **rules: Any) -> tuple[Any, list[Any]]:
     job = undertone.LabelJob(bits=512, **rules)
-    common: dict[str, Any] = {"session": undertone.session_id(None), "clients": len(rows)}
-    server = undertone.LabelServer(job, **common)
+    server = undertone.LabelServer(job).session(len(rows))
     clients = [
-        undertone.LabelClient(i, rows[i], known[i], job, classes=10, **common)
+        undertone.LabelClient(rows[i], known[i], classes=10).session(job, server.session, index=i)
         for i in range(len(rows))
     ]
     return server, clients
@@ -216,12 +215,11 @@ def test_who_sends_too_many_rows_is_left() -> None:
     rows = [rng.normal(size=(40, 4)) for _ in range(3)]
     known = [np.arange(40) % 3 for _ in range(3)]
     job, terms = undertone.LabelJob(bits=512), undertone.LabelTerms(max_peer_rows=10)
-    common: dict[str, Any] = {"session": bytes(32), "clients": 3}
-    server = undertone.LabelServer(job, **common)
+    server = undertone.LabelServer(job).session(3)
     clients = [
         undertone.LabelClient(
-            i, rows[i], known[i], job, classes=10, terms=terms if i == 0 else None, **common
-        )
+            rows[i], known[i], classes=10, terms=terms if i == 0 else None
+        ).session(job, server.session, index=i)
         for i in range(3)
     ]
     with pytest.raises(undertone.AbortedError) as caught:

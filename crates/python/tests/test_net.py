@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 import pytest
 from frame import Frame
+from six import CLIENTS, trials
+from test_train import Softmax
 
 import undertone
 
@@ -90,18 +92,69 @@ def test_labels_over_tls(tmp_path: Path, digits: Callable[..., Any]) -> None:
     network = Network(tmp_path, 3, "bits = 1024\n")
     phases: list[str] = []
 
-    def join(index: int, server: str, keys: Path) -> undertone.Joined:
+    def join(index: int, server: str, keys: Path) -> undertone.Joined[Any]:
+        client = undertone.LabelClient(rows[index], known[index])
         return undertone.join(
-            server, keys, features=rows[index], labels=known[index],
-            progress=phases.append if index == 0 else None,
+            server, client, keys, progress=phases.append if index == 0 else None
         )
 
     joined = network.all(join)
     assert all(isinstance(one, undertone.Joined) for one in joined), joined
-    right = [one.labels.labels == y for one, y in zip(joined, truth, strict=True)]
+    right = [one.result.labels == y for one, y in zip(joined, truth, strict=True)]
     assert np.mean(np.concatenate(right)) > 0.9
     assert "distances" in " ".join(phases) and joined[0].costs and joined[0].sessions == 1
     assert '"result": "done"' in network.end()
+
+
+@pytest.mark.parametrize("application", list(trials()))
+def test_every_application_over_tls(application: str, tmp_path: Path) -> None:
+    trial = trials()[application]
+    job = f'application = "{application}"\n{trial.job.offer.decode()}'
+    network = Network(tmp_path, CLIENTS, job)
+
+    def join(index: int, server: str, keys: Path) -> undertone.Joined[Any]:
+        return undertone.join(server, trial.make(index), keys)
+
+    joined = network.all(join)
+    assert all(isinstance(one, undertone.Joined) for one in joined), joined
+    assert all(trial.is_right(index, one.result) for index, one in enumerate(joined)), joined
+    assert '"result": "done"' in network.end()
+
+
+def test_an_exception_of_a_model_is_the_cause(tmp_path: Path) -> None:
+    trial = trials()["train"]
+    job = f'application = "train"\n{trial.job.offer.decode()}'
+    network = Network(tmp_path, CLIENTS, job)
+
+    class Failing(Softmax):
+        def update(self, examples: Any, schedule: Any) -> None:
+            raise OSError("patient 4711 has no age")
+
+    def join(index: int, server: str, keys: Path) -> undertone.Joined[Any]:
+        client = trial.make(index)
+        if index == 2:
+            rng = np.random.default_rng(0)
+            client = undertone.TrainClient(
+                Failing(6, 3), rng.normal(size=(30, 6)), np.arange(30) % 3
+            )
+        return undertone.join(server, client, keys)
+
+    joined = network.all(join)
+    network.kill()
+    assert isinstance(joined[2], undertone.AbortedError), joined
+    assert isinstance(joined[2].__cause__, OSError)
+    assert all("4711" not in str(one) for one in joined), joined
+
+
+def test_a_client_is_used_up(tmp_path: Path) -> None:
+    trial = trials()["label"]
+    network = Network(tmp_path, CLIENTS, f'application = "label"\n{trial.job.offer.decode()}')
+    clients = [trial.make(index) for index in range(CLIENTS)]
+    joined = network.all(lambda index, server, keys: undertone.join(server, clients[index], keys))
+    assert all(isinstance(one, undertone.Joined) for one in joined), joined
+    network.end()
+    with pytest.raises(ValueError, match="this client is used up"):
+        clients[0].session(trial.job, bytes(32), index=0)
 
 
 def test_other_columns_are_refused_by_the_server(
@@ -111,9 +164,9 @@ def test_other_columns_are_refused_by_the_server(
     network = Network(tmp_path, 4, "bits = 256\n")
     names, refused = [f"pixel {at}" for at in range(64)], []
 
-    def join(index: int, server: str, keys: Path) -> undertone.Joined:
-        def once(frame: Any) -> undertone.Joined:
-            return undertone.join(server, keys, features=frame, labels=known[index])
+    def join(index: int, server: str, keys: Path) -> undertone.Joined[Any]:
+        def once(frame: Any) -> undertone.Joined[Any]:
+            return undertone.join(server, undertone.LabelClient(frame, known[index]), keys)
 
         if index == 1:
             with pytest.raises(undertone.RefusedError) as error:
@@ -132,7 +185,7 @@ def test_rounds_of_means_over_tls(tmp_path: Path) -> None:
     network = Network(tmp_path, 3, job)
     means: list[float] = []
 
-    def join(index: int, server: str, keys: Path) -> undertone.Joined:
+    def join(index: int, server: str, keys: Path) -> undertone.Joined[Any]:
         def contribute(
             number: int, attempt: int, last: dict[str, Any] | None
         ) -> tuple[dict[str, Any], float]:
@@ -144,24 +197,25 @@ def test_rounds_of_means_over_tls(tmp_path: Path) -> None:
             if index == 0:
                 means.append(float(arrays["w"][0, 0]))
 
-        return undertone.join_sum(server, keys, contribute=contribute, mean=mean)
+        return undertone.join(server, undertone.RoundsClient(contribute, mean), keys)
 
     joined = network.all(join)
     assert all(isinstance(one, undertone.Joined) for one in joined), joined
     assert np.allclose(means, [1.0, 2.0, 3.0], atol=1e-6)
-    assert joined[1].mean["w"].shape == (2, 2) and joined[1].mean["w"].dtype == np.float32
+    assert joined[1].result.arrays["w"].shape == (2, 2)
+    assert joined[1].result.arrays["w"].dtype == np.float32 and joined[1].result.round == 3
     network.end()
 
 
 def test_a_client_that_raises_leaves_and_a_client_that_declines_says_why(tmp_path: Path) -> None:
     network = Network(tmp_path, 3, 'application = "sum"\nrounds = 1\n')
 
-    def join(index: int, server: str, keys: Path) -> undertone.Joined:
+    def join(index: int, server: str, keys: Path) -> undertone.Joined[Any]:
         def contribute(*_: object) -> tuple[dict[str, Any], float]:
             raise ValueError("no data today")
 
         terms = undertone.SumTerms(min_clients=4)
-        return undertone.join_sum(server, keys, contribute=contribute, terms=terms)
+        return undertone.join(server, undertone.RoundsClient(contribute, terms=terms), keys)
 
     joined = network.all(join)
     network.kill()
@@ -175,9 +229,10 @@ FREE = undertone.SumTerms(allow_free_sampling=True)
 def raised_by(network: Network, **functions: Any) -> list[Any]:
     """What the clients of a job of sums get, if each has these functions."""
 
-    def join(index: int, server: str, keys: Path) -> undertone.Joined:
+    def join(index: int, server: str, keys: Path) -> undertone.Joined[Any]:
         options = {name: function(index) for name, function in functions.items()}
-        return undertone.join_sum(server, keys, **options)
+        progress = options.pop("progress", None)
+        return undertone.join(server, undertone.RoundsClient(**options), keys, progress=progress)
 
     return network.all(join)
 
@@ -203,8 +258,9 @@ def test_arrays_keep_their_places_in_every_order(tmp_path: Path) -> None:
     joined = raised_by(network, contribute=lambda index: lambda *_: (given[index], 1.0))
     assert all(isinstance(one, undertone.Joined) for one in joined), joined
     for one in joined:
-        assert np.array_equal(one.mean["w"], due) and np.allclose(one.mean["v"], third)
-        assert one.mean["u"].shape == () and one.mean["u"] == 0.5
+        mean = one.result.arrays
+        assert np.array_equal(mean["w"], due) and np.allclose(mean["v"], third)
+        assert mean["u"].shape == () and mean["u"] == 0.5
     network.end()
 
 
@@ -247,12 +303,15 @@ def test_another_job_gets_no_values_that_an_earlier_one_got(tmp_path: Path) -> N
     folders = network.folders()
     again = Network(second, 3, job)
 
-    def join(index: int, server: str, keys: Path) -> undertone.Joined:
+    def join(index: int, server: str, keys: Path) -> undertone.Joined[Any]:
         records = folders[index] / "records"
         name = folders[index].name
         record = undertone.Record(name, records, True) if index == 0 else name
-        return undertone.join_sum(
-            server, keys, contribute=ones, record=record, records=records, accept_volatile=True
+        if index == 0:
+            return undertone.join(server, undertone.RoundsClient(ones, record=record), keys)
+        return undertone.join(
+            server, undertone.RoundsClient(ones), keys, record=record, records=records,
+            accept_volatile=True,
         )
 
     refused = again.all(join)
@@ -267,11 +326,10 @@ def test_without_a_record_nobody_joins(tmp_path: Path) -> None:
     assert made.returncode == 0, made.stderr
     keys = next(path for path in (tmp_path / "keys").iterdir() if path.is_dir())
     with pytest.raises(undertone.RefusedError, match="no record of answers at .*record new"):
-        undertone.join_sum("localhost:9", keys, contribute=ones, records=tmp_path)
+        undertone.join("localhost:9", undertone.RoundsClient(ones), keys, records=tmp_path)
     with pytest.raises(undertone.RefusedError, match="no record of answers at .*nobody"):
-        undertone.join(
-            "localhost:9", keys, features=np.eye(4), labels=np.arange(4), record="nobody"
-        )
+        rows = undertone.LabelClient(np.eye(4), np.arange(4))
+        undertone.join("localhost:9", rows, keys, record="nobody")
 
 
 def test_an_exception_is_the_cause_with_its_traceback(tmp_path: Path) -> None:
@@ -339,12 +397,13 @@ def test_a_function_that_exits_leaves_as_it_is(tmp_path: Path) -> None:
     network = Network(tmp_path, 4, 'application = "sum"\nrounds = 1\n')
     seen: list[BaseException] = []
 
-    def join(index: int, server: str, keys: Path) -> undertone.Joined | None:
+    def join(index: int, server: str, keys: Path) -> undertone.Joined[Any] | None:
         def leave(*_: object) -> Any:
             raise SystemExit(7)
 
         try:
-            return undertone.join_sum(server, keys, contribute=leave if index == 0 else ones)
+            client = undertone.RoundsClient(leave if index == 0 else ones)
+            return undertone.join(server, client, keys)
         except SystemExit as error:
             seen.append(error)
             return None
@@ -394,7 +453,7 @@ def test_a_function_ends_with_a_lost_server(tmp_path: Path) -> None:
     started = threading.Barrier(4)
     ended: list[int] = []
 
-    def join(index: int, server: str, keys: Path) -> undertone.Joined:
+    def join(index: int, server: str, keys: Path) -> undertone.Joined[Any]:
         def train(*_: object) -> Any:
             started.wait(60)
             try:
@@ -403,7 +462,7 @@ def test_a_function_ends_with_a_lost_server(tmp_path: Path) -> None:
             finally:
                 ended.append(index)
 
-        return undertone.join_sum(server, keys, contribute=train, retry=1.0)
+        return undertone.join(server, undertone.RoundsClient(train), keys, retry=1.0)
 
     def end() -> None:
         started.wait(60)
@@ -428,7 +487,7 @@ def contribute(*_):
     while True:
         count[0] += 1
 try:
-    undertone.join_sum(server, keys, contribute=contribute)
+    undertone.join(server, undertone.RoundsClient(contribute), keys)
 except KeyboardInterrupt:
     if catch == "no":
         raise
@@ -468,7 +527,8 @@ def test_ctrl_c_ends_a_client_that_waits(tmp_path: Path) -> None:
         "import sys, numpy as np, undertone\n"
         "rows = np.random.default_rng(0).normal(size=(9, 4))\n"
         "print('joins', flush=True)\n"
-        "undertone.join(sys.argv[1], sys.argv[2], features=rows, labels=np.arange(9) % 2)\n"
+        "client = undertone.LabelClient(rows, np.arange(9) % 2)\n"
+        "undertone.join(sys.argv[1], client, sys.argv[2])\n"
     )
     client = subprocess.Popen(
         [sys.executable, "-c", script, network.server, str(network.folders()[0])],
@@ -491,7 +551,7 @@ WRONG_LINKS: list[tuple[dict[str, Any], type[Exception], str]] = [
 @pytest.mark.parametrize(("link", "error", "text"), WRONG_LINKS)
 def test_links_that_cannot_be(link: dict[str, Any], error: type[Exception], text: str) -> None:
     with pytest.raises(error, match=text):
-        undertone.join_sum("localhost:1", "/nonexistent", contribute=ones, **link)
+        undertone.join("localhost:1", undertone.RoundsClient(ones), "/nonexistent", **link)
 
 
 WRONG_TERMS: list[tuple[dict[str, Any], type[Exception], str]] = [
@@ -505,16 +565,16 @@ WRONG_TERMS: list[tuple[dict[str, Any], type[Exception], str]] = [
 @pytest.mark.parametrize(("terms", "error", "text"), WRONG_TERMS)
 def test_terms_that_cannot_be(terms: dict[str, Any], error: type[Exception], text: str) -> None:
     with pytest.raises(error, match=text):
-        undertone.join_sum(
-            "localhost:1", "/nonexistent", contribute=ones, terms=undertone.SumTerms(**terms)
-        )
+        undertone.RoundsClient(ones, terms=undertone.SumTerms(**terms))
 
 
 def test_nobody_there() -> None:
     with pytest.raises(ValueError, match="roster"):
-        undertone.join(
-            "localhost:1", "/nonexistent", features=np.ones((2, 2)), labels=np.array([0, 1])
-        )
+        client = undertone.LabelClient(np.ones((2, 2)), np.array([0, 1]))
+        undertone.join("localhost:1", client, "/nonexistent")
+    wrong: Any = "keys"
+    with pytest.raises(TypeError, match="client is str; a client such as LabelClient"):
+        undertone.join("localhost:1", wrong)
 
 
 def test_rosters_and_keys(tmp_path: Path) -> None:

@@ -48,10 +48,10 @@ def test_parties_without_io_give_the_same() -> None:
     job = undertone.PsslJob(
         features=10, classes=3, asked=8, scale=int(max(one.max() for one in data)), **OPTIONS
     )
-    place: dict[str, Any] = {"session": undertone.session_id(None), "clients": 3}
-    server = undertone.PsslServer(job, **place)
+    server = undertone.PsslServer(job).session(3)
+    terms = undertone.PsslTerms(d_min=0.3)
     clients = [
-        undertone.PsslClient(index, *own, job, terms=undertone.PsslTerms(d_min=0.3), **place)
+        undertone.PsslClient(*own, terms=terms).session(job, server.session, index=index)
         for index, own in enumerate(zip(data, known))
     ]
     undertone.run(server, clients)
@@ -74,21 +74,20 @@ def test_what_cannot_be_is_refused() -> None:
     with pytest.raises(ValueError, match="reveal"):
         undertone.PsslJob(features=3, classes=2, asked=2, reveal="all")
     small = undertone.PsslJob(features=10, classes=3, asked=8, scale=16)
-    with pytest.raises(ValueError, match="scale"):
-        undertone.PsslClient(
-            0, data[0], known[0], small, session=undertone.session_id(None), clients=3
-        )
+    with pytest.raises(ValueError, match="9 features, the job has 10"):
+        undertone.PsslClient(data[0][:, 1:], known[0]).session(small, bytes(32), index=0)
+    with pytest.raises(ValueError, match="negative|-1|not a number|from 0"):
+        undertone.PsslClient(-1.0 - data[0], known[0]).session(small, bytes(32), index=0)
     assert small.digest != undertone.PsslJob(features=10, classes=3, asked=9, scale=16).digest
 
 
 def test_a_job_that_does_not_meet_the_terms_is_refused() -> None:
     data, known, _ = rows(3)
-    place: dict[str, Any] = {"session": undertone.session_id(None), "clients": 3}
     scale = int(max(one.max() for one in data))
 
     def client(terms: undertone.PsslTerms | None = None, **parameters: Any) -> None:
         job = undertone.PsslJob(features=10, classes=3, asked=8, scale=scale, **parameters)
-        undertone.PsslClient(0, data[0], known[0], job, terms=terms, **place)
+        undertone.PsslClient(data[0], known[0], terms=terms).session(job, bytes(32), index=0)
 
     client()
     refused: list[tuple[dict[str, Any], str]] = [

@@ -37,15 +37,11 @@ def records(tmp_path: Path) -> Callable[[int], Record]:
 def label(members: list[int], records: Callable[[int], Record | None], **more: Any) -> Any:
     """A session of these clients, numbered as the server likes. They know each other's keys."""
     public = [undertone.public_key(keys[one]) for one in members]
-    common: dict[str, Any] = {
-        "session": undertone.session_id(None), "clients": len(members)
-    }
     job = undertone.LabelJob(**{"bits": 128, "malicious_server": True, **more})
-    server = undertone.LabelServer(job, **common)
+    server = undertone.LabelServer(job).session(len(members))
     clients = [
-        undertone.LabelClient(
-            place, rows[one], known[one], job, classes=2, record=records(one), key=keys[one],
-            public_keys=public, **common,
+        undertone.LabelClient(rows[one], known[one], classes=2, record=records(one)).session(
+            job, server.session, index=place, key=keys[one], public_keys=public
         )
         for place, one in enumerate(members)
     ]
@@ -148,10 +144,11 @@ def test_without_keys_the_first_labels_are_the_last(records: Callable[[int], Rec
     job = undertone.LabelJob(bits=128)
 
     def session() -> None:
-        common: dict[str, Any] = {"session": undertone.session_id(None), "clients": 3}
-        server = undertone.LabelServer(job, **common)
+        server = undertone.LabelServer(job).session(3)
         clients = [
-            undertone.LabelClient(i, rows[i], known[i], job, classes=2, record=records(i), **common)
+            undertone.LabelClient(rows[i], known[i], classes=2, record=records(i)).session(
+                job, server.session, index=i
+            )
             for i in range(3)
         ]
         undertone.run(server, clients)
@@ -234,26 +231,26 @@ def test_equal_values_are_known_again_in_other_arrays(tmp_path: Path) -> None:
 
 
 def test_training_goes_on_in_another_process_and_begins_no_other_job(
-    records: Callable[[int], Record],
+    records: Callable[[int], Record], tmp_path: Path
 ) -> None:
     def job(rounds: int) -> undertone.TrainJob:
         return undertone.TrainJob(
             features=30, classes=2, parameters=62, label_rounds=1, rounds=rounds, bits=128, epochs=1
         )
 
-    states: list[bytes] = []
+    state = tmp_path / "state"
 
     def session(job: undertone.TrainJob, is_new: bool) -> str:
+        if is_new:
+            state.unlink(missing_ok=True)
         first = Softmax(30, 2).params()
-        server = undertone.TrainServer(
-            job, params=first, state=None if is_new else states[-1], on_state=states.append
-        )
-        party = server.session(range(CLIENTS))
+        server = undertone.TrainServer(job, params=first, checkpoint=state)
+        party = server.session(CLIENTS)
         clients = [
             undertone.TrainClient(
-                one, job, Softmax(30, 2), rows[one], known[one], record=records(one)
-            ).session(party.session)
-            for one in party.members
+                Softmax(30, 2), rows[one], known[one], record=records(one)
+            ).session(job, party.session, index=one, number=party.number)
+            for one in party.clients
         ]
         undertone.run(party, clients)
         report = party.result()
@@ -279,36 +276,29 @@ def test_pairs_graphs_and_votes_are_given_once(
     graph = undertone.FedGraphJob(clients=4, rows=ROWS, queries=3, classes=2, width=30, cluster=6)
 
     def pairs() -> None:
-        place: dict[str, Any] = {"session": undertone.session_id(None), "clients": 3}
+        server = undertone.PsslServer(pssl).session(3)
         clients = [
             undertone.PsslClient(
-                i,
-                whole[i],
-                known[i],
-                pssl,
-                terms=undertone.PsslTerms(d_min=0.1),
-                record=records(i),
-                **place,
-            )
+                whole[i], known[i], terms=undertone.PsslTerms(d_min=0.1), record=records(i)
+            ).session(pssl, server.session, index=i)
             for i in range(3)
         ]
-        undertone.run(undertone.PsslServer(pssl, **place), clients)
+        undertone.run(server, clients)
 
     def network() -> None:
-        session = undertone.session_id(None)
+        server = undertone.FedGraphServer(graph).session(4)
         clients = [
             undertone.FedGraphClient(
-                i, ["age", "dose"], np.clip(rows[i], -8, 8), votes[i], truth[0], graph,
-                session=session, record=records(i), rows=whole[i],
-            )
+                ["age", "dose"], np.clip(rows[i], -8, 8), votes[i], truth[0], rows=whole[i],
+                record=records(i),
+            ).session(graph, server.session, index=i)
             for i in range(4)
         ]
-        undertone.run(undertone.FedGraphServer(graph, session=session), clients)
+        undertone.run(server, clients)
 
     with pytest.raises(ValueError, match="rows is missing"):
         undertone.FedGraphClient(
-            0, ["age", "dose"], np.clip(rows[0], -8, 8), votes[0], truth[0], graph,
-            session=undertone.session_id(None), record=records(0),
+            ["age", "dose"], np.clip(rows[0], -8, 8), votes[0], truth[0], record=records(0)
         )
     pairs()
     with pytest.raises(undertone.RefusedError, match="rows were compared with those of other"):
@@ -318,7 +308,6 @@ def test_pairs_graphs_and_votes_are_given_once(
         network()
 
     public = rng.normal(size=(20, 30))
-    states: list[bytes] = []
 
     class Nearest:
         def fit(self, X: Any, y: Any) -> None:
@@ -332,12 +321,12 @@ def test_pairs_graphs_and_votes_are_given_once(
             rows=20, features=30, classes=2, public=undertone.public_digest(public),
             exchanges=exchanges,
         )
-        party = undertone.CotrainServer(job, on_state=states.append).session(range(3))
+        party = undertone.CotrainServer(job).session(3)
         clients = [
             undertone.CotrainClient(
-                i, job, Nearest(), rows[i], truth[i], public,
+                Nearest(), rows[i], truth[i], public,
                 record=record_of(f"voter-{i}", tmp_path / "voters"),
-            ).session(party.session)
+            ).session(job, party.session, index=i)
             for i in range(3)
         ]
         undertone.run(party, clients)
@@ -350,8 +339,7 @@ def test_pairs_graphs_and_votes_are_given_once(
 def test_noise_is_drawn_from_one_secret(records: Callable[[int], Record]) -> None:
     def client(secret: bytes) -> None:
         undertone.LabelClient(
-            0, rows[0], known[0], session=bytes(32), clients=3, classes=2,
-            noise=(1.0, secret), record=records(0),
+            rows[0], known[0], classes=2, noise=(1.0, secret), record=records(0)
         )
 
     client(bytes(32))

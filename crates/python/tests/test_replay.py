@@ -157,17 +157,20 @@ def test_a_replayed_party_takes_no_step_without_the_journal(tmp_path: Path) -> N
 def test_label_propagation_by_replay(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     job = undertone.LabelJob(bits=128)
-    rules: dict[str, Any] = {"session": b"l" * 32, "clients": 3}
     rows = [rng.normal(size=(12, 3)) for _ in range(3)]
     known = [np.where(np.arange(12) < 6, np.arange(12) % 2, -1) for _ in range(3)]
 
-    def client(index: int) -> undertone.LabelClient:
-        return undertone.LabelClient(
-            index, rows[index], known[index], job, classes=2, seed=bytes([index]) * 32,
-            record=record_of(f"client-{index}", tmp_path / "records"), **rules,
+    def client(index: int) -> undertone.Session[undertone.Labels]:
+        own = undertone.LabelClient(
+            rows[index], known[index], classes=2,
+            record=record_of(f"client-{index}", tmp_path / "records"),
         )
+        return own.session(job, b"l" * 32, index=index, seed=bytes([index]) * 32)
 
-    server = undertone.LabelServer(job, seed=bytes(32), **rules)
+    def serving() -> undertone.Session[undertone.LabelReport]:
+        return undertone.LabelServer(job).session(3, session=b"l" * 32, seed=bytes(32))
+
+    server = serving()
     past: list[list[bytes]] = [[], [], []]
     due = {index: b"" for index in range(3)}
     found: dict[int, undertone.Labels] = {}
@@ -191,7 +194,7 @@ def test_label_propagation_by_replay(tmp_path: Path) -> None:
                 frames_of.setdefault(to, []).append((SERVER, frame))
         due = {index: undertone.pack(frames) for index, frames in frames_of.items()}
     clients = [client(index) for index in range(3)]
-    again = undertone.LabelServer(job, seed=bytes(32), **rules)
+    again = serving()
     undertone.run(again, clients)
     for index, party in enumerate(clients):
         labels = party.result()

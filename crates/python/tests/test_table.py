@@ -110,15 +110,16 @@ def test_clients_need_the_same_columns_in_the_same_order() -> None:
 
 def test_a_client_takes_labels_under_the_classes_of_the_job() -> None:
     job = undertone.LabelJob(bits=256)
-    rules: dict[str, Any] = {"session": undertone.session_id(None), "clients": 3}
-    server = undertone.LabelServer(job, **rules)
+    server = undertone.LabelServer(job).session(3)
     stated = ["cat", "dog", "emu"]
     clients = [
-        undertone.LabelClient(i, ROWS[i], texts(None), job, classes=stated, **rules)
+        undertone.LabelClient(ROWS[i], texts(None), classes=stated).session(
+            job, server.session, index=i
+        )
         for i in range(3)
     ]
     undertone.run(server, clients)
     found = clients[0].result()
     assert found is not None and (found.labels == TRUTH).all()
     with pytest.raises(ValueError, match=r"labels\[2\] has the label 'emu', which is not among"):
-        undertone.LabelClient(0, ROWS[0], texts(None), classes=["cat", "dog"], **rules)
+        undertone.LabelClient(ROWS[0], texts(None), classes=["cat", "dog"])

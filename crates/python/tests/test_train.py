@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -20,10 +21,12 @@ from undertone import (
     SERVER,
     Examples,
     Schedule,
+    Session,
     Targets,
     TrainClient,
     TrainJob,
     TrainServer,
+    TrainStep,
     TrainTerms,
 )
 
@@ -333,8 +336,6 @@ def test_arguments_that_cannot_be(dealt: Callable[..., Dealt]) -> None:
         TrainJob(features=2, classes=2, parameters=0)
     job = TrainJob(features=2, classes=2, parameters=9)
     assert job.digest != TrainJob(features=2, classes=2, parameters=9, epochs=4).digest
-    with pytest.raises(ValueError, match="give params or state"):
-        TrainServer(job, on_state=bytes)
 
 
 def test_exceptions_of_callbacks_end_the_run(dealt: Callable[..., Dealt]) -> None:
@@ -396,26 +397,28 @@ class Own:
 
     def __init__(self, clients: list[tuple[Any, Any]], **options: Any) -> None:
         self.data, self.records = clients, dict[int, undertone.Record]()
-        self.states: list[bytes] = []
+        self.state = Path(tempfile.mkdtemp(), "state")
         self.job = TrainJob(
             features=FEATURES, classes=CLASSES, parameters=650,
             **{"label_rounds": 1, "rounds": 2, "bits": 512, **options},
         )
 
     def server(self) -> TrainServer:
-        if self.states:
-            return TrainServer(self.job, state=self.states[-1], on_state=self.states.append)
-        return TrainServer(self.job, params=Softmax().params(), on_state=self.states.append)
+        return TrainServer(self.job, params=Softmax().params(), checkpoint=self.state)
 
     def client(self, index: int, model: Any = None) -> TrainClient:
         return TrainClient(
-            index, self.job, model or Softmax(), *self.data[index],
+            model or Softmax(), *self.data[index],
             record=self.records.setdefault(index, undertone.Record.simulated()),
         )
 
+    def party(self, index: int, at: Session[Any], model: Any = None) -> Session[TrainStep]:
+        client = self.client(index, model)
+        return client.session(self.job, at.session, index=index, number=at.number)
+
     def run(self, server: TrainServer, present: list[int]) -> tuple[Any, list[Any]]:
         party = server.session(present)
-        clients = [self.client(one).session(party.session) for one in party.members]
+        clients = [self.party(one, party) for one in party.clients]
         undertone.run(party, clients)
         return party.result(), [client.result() for client in clients]
 
@@ -426,9 +429,9 @@ def test_a_client_declines_what_its_terms_do_not_allow(dealt: Callable[..., Deal
     def session(terms: TrainTerms, **options: Any) -> None:
         job = Own(clients, **options).job
         client = TrainClient(
-            0, job, Softmax(), *clients[0], terms=terms, record=undertone.Record.simulated()
+            Softmax(), *clients[0], terms=terms, record=undertone.Record.simulated()
         )
-        client.session(bytes(32))
+        client.session(job, bytes(32), index=0)
 
     session(TrainTerms())
     refused: list[tuple[TrainTerms, dict[str, Any], str]] = [
@@ -485,7 +488,7 @@ def test_parties_with_keys_and_noise(dealt: Callable[..., Dealt]) -> None:
     server = own.server()
     clients = [
         TrainClient(
-            one, own.job, Softmax(), *own.data[one], noise=(2.0, bytes([one]) * 32)
+            Softmax(), *own.data[one], classes=CLASSES, noise=(2.0, bytes([one]) * 32)
         )
         for one in range(5)
     ]
@@ -493,38 +496,41 @@ def test_parties_with_keys_and_noise(dealt: Callable[..., Dealt]) -> None:
     while kinds[-1:] != ["over"]:
         party = server.session(range(5))
         parties = [
-            one.session(party.session, key=key, public_keys=public)
-            for one, key in zip(clients, keys, strict=True)
+            one.session(
+                own.job, party.session, index=index, number=party.number, key=key,
+                public_keys=public,
+            )
+            for index, (one, key) in enumerate(zip(clients, keys, strict=True))
         ]
         undertone.run(party, parties)
         report = party.result()
-        assert report is not None and party.costs and repr(party).startswith("<TrainServerSession")
+        assert report is not None and party.costs and repr(party).startswith("<Session: server")
         kinds.append(report.kind)
     assert kinds == ["census", "round", "round", "round", "over"]
     with pytest.raises(ValueError, match="does not belong to its public key"):
-        clients[0].session(bytes(32), key=keys[1], public_keys=public)
+        clients[0].session(own.job, bytes(32), index=0, key=keys[1], public_keys=public)
     with pytest.raises(ValueError, match="needs key and public_keys"):
-        clients[0].session(bytes(32))
+        clients[0].session(own.job, bytes(32), index=0)
 
 
 def test_a_round_runs_once(dealt: Callable[..., Dealt]) -> None:
     own = Own(dealt()[0])
     everybody = list(range(5))
     own.run(own.server(), everybody)
-    old = own.states[-1]
+    old = own.state.read_bytes()
     own.run(own.server(), everybody)
-    own.states.append(old)  # a server that goes back
+    own.state.write_bytes(old)  # a server that goes back
     server = own.server()
     party = server.session(everybody)
-    clients = [own.client(one).session(party.session) for one in everybody]
+    clients = [own.party(one, party) for one in everybody]
     with pytest.raises(undertone.AbortedError):
         undertone.run(party, clients)
     # The round is over all the same.
-    assert TrainServer(own.job, state=own.states[-1], on_state=bytes).begun == 1
+    assert own.server().begun == 1
     # A client that has forgotten takes part in no round.
     lost = own.records.pop(3)
     party = own.server().session(everybody)
-    forgetful = own.client(3).session(party.session)
+    forgetful = own.party(3, party)
     party.poll()
     with pytest.raises(ValueError, match="no session can begin"):
         own.server().session([0, 1, 2, 4])
@@ -541,8 +547,8 @@ def test_exceptions_leave_through_the_party(dealt: Callable[..., Dealt]) -> None
             raise LookupError("a secret of the owner")
 
     party = own.server().session(everybody)
-    clients = [own.client(one).session(party.session) for one in everybody[1:]]
-    broken = own.client(0, Failing()).session(party.session)
+    clients = [own.party(one, party) for one in everybody[1:]]
+    broken = own.party(0, party, Failing())
     with pytest.raises((LookupError, undertone.AbortedError)) as caught:
         undertone.run(party, [broken, *clients])
     # What peers were told.
@@ -560,7 +566,7 @@ def test_a_model_must_not_use_its_own_party(dealt: Callable[..., Dealt]) -> None
             parties[0].poll()
 
     party = own.server().session(everybody)
-    parties.append(own.client(0, Curious()).session(party.session))
+    parties.append(own.party(0, party, Curious()))
     for to, frame in party.poll():
         if to == 0:
             parties[0].push(SERVER, frame)

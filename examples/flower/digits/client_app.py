@@ -8,8 +8,8 @@ from flwr.clientapp import ClientApp
 from numpy.typing import NDArray
 
 from digits import task
-from undertone import Labels, LabelTerms, TrainTerms
-from undertone.flower import SIMULATED, labelled, secure, trained
+from undertone import LabelClient, Labels, LabelTerms, TrainClient, TrainTerms
+from undertone.flower import SIMULATED, client, secure
 
 # The client's own terms. They are in its code: the server chooses the run config. The record of
 # answers is in memory for simulations; the node config of a deployment names one on disk.
@@ -71,11 +71,16 @@ def save(labels: Labels, context: Context) -> None:
 
 # The server of this example colludes with nobody, so these clients accept psm, too.
 BACKENDS = ("lwe", "psm")
-app.query("undertone")(labelled(load, save, record=SIMULATED, terms=LabelTerms(backends=BACKENDS)))
 
+
+def labels(context: Context) -> LabelClient:
+    return LabelClient(*load(context), terms=LabelTerms(backends=BACKENDS))
+
+
+def trains(context: Context) -> TrainClient:
+    return TrainClient(task.Model(), *load(context), terms=TrainTerms(backends=BACKENDS))
+
+
+app.query("undertone")(client(labels, save, record=SIMULATED))
 # Mode propagate: a job of training with propagated labels.
-app.query("undertone_train")(
-    trained(
-        lambda context: task.Model(), load, record=SIMULATED, terms=TrainTerms(backends=BACKENDS)
-    )
-)
+app.query("undertone_train")(client(trains, record=SIMULATED))

@@ -89,7 +89,9 @@ def main(grid: Grid, context: Context) -> None:
             rounds=int(config["rounds"]) - 1,
             backend=str(config["backend"]),
         )
-        run = undertone.flower.train(grid, job, model.params(), on_round=on_round)
+        run = undertone.flower.train(
+            grid, job, model.params(), on_round=on_round, action="undertone_train"
+        )
         learned["rounds"] = [len(contributors) for _, contributors in run.rounds]
         learned["messages"] = [len(session) for session in run.sessions]
         learned["seconds"] = round(run.seconds, 2)

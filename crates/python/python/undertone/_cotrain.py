@@ -242,7 +242,7 @@ def cotrain(
         rows=shared.shape[0],
         features=shared.shape[1],
         classes=classes,
-        public=_engine.public_digest(shared),
+        public=public_digest(shared, standardise=False),
         standardise=False,
         consensus=consensus,
         votes=votes,

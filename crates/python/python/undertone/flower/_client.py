@@ -188,7 +188,7 @@ def secure(
         category, _, action = message.metadata.message_type.partition(".")
         if category == "train":
             return _take(agreed, message, context, call_next)
-        if category == "query" and action in (_wire.ACTION, _wire.TRAIN):
+        if category == "query" and _wire.is_ours(action):
             return call_next(message, context)
         if evaluate != "clear":
             raise Told(

@@ -49,7 +49,7 @@ def client(
 ) -> ClientAppCallable:
     """A query handler for the ClientApp that takes part in a job.
 
-    Register it under the action ``undertone``::
+    Register it under the action ``undertone``, or under one that begins with ``undertone_``::
 
         app.query("undertone")(client(make, receive))
 

@@ -13,7 +13,7 @@ from .._label import LabelReport, LabelServer
 from .._party import Path
 from ._grid import read
 from ._relay import Relay, roster_of
-from ._wire import Exchange
+from ._wire import ACTION, Exchange
 
 
 @dataclass
@@ -41,6 +41,7 @@ def label(
     classes: int,
     nodes: Iterable[int] | None = None,
     roster: Path | None = None,
+    action: str = ACTION,
     timeout: float = 600.0,
     poll: float = 0.25,
     **parameters: Any,
@@ -49,6 +50,7 @@ def label(
     makes an :class:`undertone.LabelClient`.
 
     ``classes`` is their number. ``nodes`` are the node ids of the clients; all by default.
+    ``action`` is the one under which the ClientApp has them.
     ``parameters`` are the others of :class:`undertone.LabelJob`; only :func:`serve` can standardise
     features. ``timeout`` is in seconds, for each message. ``poll`` is the number of seconds between
     questions to the SuperLink. ``malicious_server`` needs ``roster``, as for :class:`SecureGrid`.
@@ -74,6 +76,6 @@ def label(
     places = None if not job.malicious_server or roster is None else len(read(roster))
     party = LabelServer(job).session(len(ids) if places is None else places)
     entries = {"application": "label", "job": job.offer.decode(), "roster": roster_of(job, roster)}
-    relay = Relay(grid, dict(enumerate(ids)), entries, party, places, timeout, poll)
+    relay = Relay(grid, dict(enumerate(ids)), entries, party, action, places, timeout, poll)
     report = relay.run("label propagation")
     return LabelRound(report, ids, relay.dropped, relay.exchanges)

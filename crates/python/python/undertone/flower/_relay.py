@@ -44,12 +44,13 @@ class Relay(Generic[R_co]):
         nodes: dict[int, int],
         entries: Mapping[str, Value],
         server: Session[R_co],
+        action: str,
         places: int | None,
         timeout: float,
         poll: float,
     ) -> None:
         self.grid, self.timeout, self.poll = grid, timeout, poll
-        self.server, self.places = server, places
+        self.server, self.action, self.places = server, action, places
         self.entries: dict[str, Value] = {
             "kind": "session",
             "session": server.session,
@@ -102,7 +103,7 @@ class Relay(Generic[R_co]):
         self.frames[index], self.gone[index] = [], []
         self.steps[index] += 1
         content = _wire.carry(RecordDict({_wire.TERMS: terms}), bundle)
-        return Message(content, self.nodes[index], f"query.{_wire.ACTION}")
+        return Message(content, self.nodes[index], f"query.{self.action}")
 
     def _poll(self) -> None:
         while frames := self.server.poll():

@@ -19,7 +19,7 @@ from .._engine import UndertoneError
 from .._job import Job
 from .._party import Path
 from . import _wire
-from ._wire import Exchange
+from ._wire import ACTION, Exchange
 
 if TYPE_CHECKING:
     from flwr.app import ConfigRecordValues as Value
@@ -48,6 +48,7 @@ def serve(
     listen: str = "127.0.0.1:7431",
     address: str | None = None,
     options: Sequence[str] = (),
+    action: str = ACTION,
     timeout: float = 600.0,
     poll: float = 0.25,
 ) -> Served:
@@ -58,6 +59,7 @@ def serve(
     at ``listen``. Clients connect to ``address`` (default: ``listen``). They check its certificate
     against their ca.pem. ``options`` are further options of the command, such as
     ``["--checkpoint", "job.state"]``. ``nodes`` are the node ids of the clients; all by default.
+    ``action`` is the one under which the ClientApp has them.
     ``timeout`` is in seconds, for the whole job. ``poll`` is the number of seconds between
     questions to the SuperLink.
 
@@ -92,7 +94,7 @@ def serve(
                     index: Message(
                         RecordDict({_wire.TERMS: _wire.terms(entries, 0, -1)}),
                         node,
-                        f"query.{_wire.ACTION}",
+                        f"query.{action}",
                     )
                     for index, node in enumerate(ids)
                     if serving.poll() is None

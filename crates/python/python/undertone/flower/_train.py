@@ -23,7 +23,7 @@ from .._train import TrainServer
 from . import _wire
 from ._grid import read
 from ._relay import Relay, roster_of
-from ._wire import Exchange, Told
+from ._wire import ACTION, Exchange, Told
 
 if TYPE_CHECKING:
     from flwr.app import ConfigRecordValues as Value
@@ -84,6 +84,7 @@ def train(
     roster: Path | None = None,
     checkpoint: Path | None = None,
     on_round: Callable[[int, NDArray[np.float32]], object] | None = None,
+    action: str = ACTION,
     attempts: int = 5,
     wait: float = 600.0,
     timeout: float = 3600.0,
@@ -102,7 +103,7 @@ def train(
     ``attempts`` sessions that failed one after the other the error is raised. ``wait`` is the
     longest time in seconds for a whole group to be present, ``timeout`` that for each message: one
     of them is answered after training. ``poll`` is the number of seconds between questions to the
-    SuperLink.
+    SuperLink, ``action`` the one under which the ClientApp has :func:`client`.
     """
     if job.malicious_server and roster is None:
         raise ValueError("malicious_server=True needs roster, the path of roster.toml")
@@ -116,7 +117,7 @@ def train(
     run = TrainRun(np.asarray(params, np.float32), [], [])
     ids = sorted(grid.get_node_ids() if nodes is None else nodes)
     if places is not None or not kept.nodes:
-        kept.nodes = _hello(grid, ids, entries, places, timeout, poll, run)
+        kept.nodes = _hello(grid, ids, entries, action, places, timeout, poll, run)
         kept.save()
     server = TrainServer(job, params=params, checkpoint=checkpoint)
 
@@ -124,7 +125,7 @@ def train(
     while True:
         party = server.session(_present(grid, server, kept.nodes, wait, poll))
         members = {index: kept.nodes[index] for index in party.clients}
-        relay = Relay(grid, members, entries, party, None, timeout, poll)
+        relay = Relay(grid, members, entries, party, action, None, timeout, poll)
         try:
             report = relay.run("training")
         except UndertoneError as error:
@@ -154,6 +155,7 @@ def _hello(
     grid: Grid,
     ids: list[int],
     entries: dict[str, Value],
+    action: str,
     places: int | None,
     timeout: float,
     poll: float,
@@ -164,7 +166,7 @@ def _hello(
     for index, node in enumerate(ids):
         terms = _wire.terms({"kind": "hello", **entries}, 0, -1)
         messages[index] = Message(
-            RecordDict({_wire.TERMS: terms}), node, f"query.{_wire.ACTION}"
+            RecordDict({_wire.TERMS: terms}), node, f"query.{action}"
         )
     replies, exchange = _wire.ask(grid, messages, "hello", timeout, poll)
     run.sessions.append([exchange])

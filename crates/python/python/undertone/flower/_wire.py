@@ -26,7 +26,7 @@ TERMS = "undertone"
 FRAMES = "undertone.frames"
 """Name of the ArrayRecord with a bundle of frames."""
 ACTION = "undertone"
-"""The action of query messages of jobs."""
+"""The action of query messages of jobs. Another one begins with it and an underscore."""
 TRAINS = 2
 """The message, from 0, in which clients train and upload."""
 GONE = "gone: the SuperLink no longer lists it"
@@ -55,6 +55,11 @@ def about(arrays: ArrayRecord, metrics: Iterable[str], weighted_by: str) -> byte
 
 class Told(RefusedError):
     """A refusal whose text is made for the server: Flower sends the text of exceptions to it."""
+
+
+def is_ours(action: str) -> bool:
+    """Whether an action is one of query messages of jobs."""
+    return action == ACTION or action.startswith(f"{ACTION}_")
 
 
 def carry(content: RecordDict, bundle: bytes) -> RecordDict:
