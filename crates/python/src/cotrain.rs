@@ -10,6 +10,7 @@ use undertone::cotrain::{
     Server, Simulation, State, Step, Terms,
 };
 use undertone::job::Terms as _;
+use undertone::label::Features;
 use undertone::party::Network;
 
 use crate::arrays::{self, Matrix, contiguous};
@@ -31,10 +32,16 @@ pub(crate) fn cotrain_epsilon(rules: Stated) -> PyResult<Option<f64>> {
 /// The digest of public rows, float64 of shape [rows, features], as a job prepares them.
 #[pyfunction]
 pub(crate) fn public_digest(rows: &Bound<'_, PyAny>, standardise: bool) -> PyResult<[u8; 32]> {
-    let rows = arrays::features(rows)?;
+    let rows = shared_rows(rows)?;
     let public = Public::prepared(standardise, rows.dim(), rows.values());
     let (public, _) = public.map_err(|error| value(format!("public rows: {error}")))?;
     Ok(public.digest())
+}
+
+/// Public rows as they were loaded.
+fn shared_rows(rows: &Bound<'_, PyAny>) -> PyResult<Features> {
+    let found = arrays::features(rows);
+    found.map_err(|error| errors::prefixed(rows.py(), "public rows", &error))
 }
 
 fn public(rows: &Bound<'_, PyAny>) -> PyResult<Public> {
@@ -266,7 +273,7 @@ pub(crate) fn cotrain_client(
     shared: &Bound<'_, PyAny>,
     record: Option<&Bound<'_, PyRecord>>,
 ) -> PyResult<PyClient> {
-    let (own, shared) = (arrays::features(features)?, arrays::features(shared)?);
+    let (own, shared) = (arrays::features(features)?, shared_rows(shared)?);
     let labels = all_labels(labels)?;
     let digests = record::digests(own.values(), own.dim()).collect();
     let callbacks = Callbacks::default();

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from test_cotrain import Nearest
 from test_train import Softmax
 
@@ -23,6 +24,7 @@ class Trial:
     job: Any
     make: Callable[[int], Client[Any]]
     is_right: Callable[[int, Any], bool]
+    params: NDArray[np.float32] | None = None
 
 
 def trials() -> dict[str, Trial]:
@@ -61,6 +63,7 @@ def trials() -> dict[str, Trial]:
             ),
             lambda i: undertone.TrainClient(Softmax(FEATURES, CLASSES), rows[i], known[i]),
             lambda i, step: step.kind == "over" and bool(np.any(step.params)),
+            Softmax(FEATURES, CLASSES).params(),
         ),
         "cotrain": Trial(
             undertone.CotrainJob(

@@ -1153,7 +1153,7 @@ def test_every_application_by_grpc(application: str, tmp_path: Path) -> None:
     grid = FakeGrid(app, 5, tmp_path, config=folders, parallel=True)
     listen = f"127.0.0.1:{free_port()}"
     served = serve(
-        grid, trial.job, roster=keys / "roster.toml", listen=listen,
+        grid, trial.job, roster=keys / "roster.toml", params=trial.params, listen=listen,
         address=listen.replace("127.0.0.1", "localhost"), action="undertone_job", timeout=60.0,
         poll=0.0,
     )

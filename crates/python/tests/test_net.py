@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from frame import Frame
+from numpy.typing import NDArray
 from six import CLIENTS, trials
 from test_train import Softmax
 
@@ -37,20 +38,28 @@ def free_port() -> int:
 class Network:
     """A server in a process of its own, and keys for its clients."""
 
-    def __init__(self, folder: Path, clients: int, job: str) -> None:
+    def __init__(
+        self, folder: Path, clients: int, job: str, params: NDArray[np.float32] | None = None
+    ) -> None:
         made = command("keys", "--clients", str(clients), "--out", "keys", cwd=folder)
         assert made.returncode == 0, made.stderr
         self.keys = folder / "keys"
         (self.keys / "job.toml").write_text(job)
         self.server = f"localhost:{free_port()}"
         port = self.server.rpartition(":")[2]
+        options = []
+        if params is not None:
+            np.savez(folder / "first.npz", params=params)
+            options = ["--first", str(folder / "first.npz")]
         serve = (
             "import sys, json, undertone\n"
-            "reports = undertone.serve(sys.argv[1], listen='127.0.0.1:' + sys.argv[2])\n"
+            "roster, port, *options = sys.argv[1:]\n"
+            "listen = '127.0.0.1:' + port\n"
+            "reports = undertone.serve(roster, listen=listen, options=options)\n"
             "print(json.dumps(reports))\n"
         )
         self.process = subprocess.Popen(
-            [sys.executable, "-c", serve, str(self.keys / "roster.toml"), port],
+            [sys.executable, "-c", serve, str(self.keys / "roster.toml"), port, *options],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
         )
 
@@ -109,8 +118,7 @@ def test_labels_over_tls(tmp_path: Path, digits: Callable[..., Any]) -> None:
 @pytest.mark.parametrize("application", list(trials()))
 def test_every_application_over_tls(application: str, tmp_path: Path) -> None:
     trial = trials()[application]
-    job = f'application = "{application}"\n{trial.job.offer.decode()}'
-    network = Network(tmp_path, CLIENTS, job)
+    network = Network(tmp_path, CLIENTS, trial.job.file, trial.params)
 
     def join(index: int, server: str, keys: Path) -> undertone.Joined[Any]:
         return undertone.join(server, trial.make(index), keys)
@@ -123,8 +131,7 @@ def test_every_application_over_tls(application: str, tmp_path: Path) -> None:
 
 def test_an_exception_of_a_model_is_the_cause(tmp_path: Path) -> None:
     trial = trials()["train"]
-    job = f'application = "train"\n{trial.job.offer.decode()}'
-    network = Network(tmp_path, CLIENTS, job)
+    network = Network(tmp_path, CLIENTS, trial.job.file, trial.params)
 
     class Failing(Softmax):
         def update(self, examples: Any, schedule: Any) -> None:
@@ -148,7 +155,7 @@ def test_an_exception_of_a_model_is_the_cause(tmp_path: Path) -> None:
 
 def test_a_client_is_used_up(tmp_path: Path) -> None:
     trial = trials()["label"]
-    network = Network(tmp_path, CLIENTS, f'application = "label"\n{trial.job.offer.decode()}')
+    network = Network(tmp_path, CLIENTS, trial.job.file)
     clients = [trial.make(index) for index in range(CLIENTS)]
     joined = network.all(lambda index, server, keys: undertone.join(server, clients[index], keys))
     assert all(isinstance(one, undertone.Joined) for one in joined), joined

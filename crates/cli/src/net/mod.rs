@@ -5,6 +5,7 @@ mod cotraining;
 mod credentials;
 mod join;
 mod keys;
+mod own_model;
 mod record;
 mod serve;
 mod status;

@@ -27,7 +27,7 @@ use super::credentials::{Key, Warnings, authorities};
 #[cfg(feature = "train")]
 use super::training;
 use super::{
-    Log, block_on, cotraining, log, randomness, read_roster, seconds, seconds_above_zero, text,
+    Log, block_on, cotraining, log, own_model, randomness, read_roster, seconds, seconds_above_zero, text,
 };
 use undertone_lab::output::{self, Output};
 use undertone_lab::report::bytes;
@@ -98,13 +98,17 @@ pub(crate) struct Serve {
     /// Only for sums: folder for the mean of each round, mean-ROUND.npz
     #[arg(long, value_name = "DIR")]
     means: Option<PathBuf>,
-    /// Only for training: file for the model, written after each round (.safetensors)
-    #[cfg(feature = "train")]
+    /// Only for training: file with the parameters of the first model (.npz, an array params), for
+    /// a model that only the clients know
+    #[arg(long, value_name = "FILE")]
+    first: Option<PathBuf>,
+    /// Only for training: file for the model, written after each round (.safetensors; with --first
+    /// .npz)
     #[arg(long, value_name = "FILE")]
     model: Option<PathBuf>,
     /// Only for training: rows with labels, to test the model of each round with (.npz or CSV)
     #[cfg(feature = "train")]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "first")]
     test: Option<PathBuf>,
     /// Only for co-training: file with the public rows (.npz or CSV). Their digest goes into the
     /// offer
@@ -234,6 +238,14 @@ impl Serve {
             // Before anybody uploads what could not be kept.
             Output::create_own(path).map_err(|failure| failure.of("--checkpoint"))?;
         }
+        if let (TRAIN, Some(path)) = (name, &self.first) {
+            let first = own_model::params(path)?;
+            let parsed = own_model::parse(&job.text, signed, first.len());
+            let parsed = parsed.map_err(|error| job.unusable(error))?;
+            let server = self.restored(own_model::server(parsed, first, path)?)?;
+            let served = own_model::served(server, self.model.clone())?;
+            return self.serve(config, &job, served, &warnings, show);
+        }
         match name {
             LABEL => {
                 let parsed = jobs::parse(&job.text, known);
@@ -275,7 +287,7 @@ impl Serve {
                 self.serve(config, &job, served, &warnings, show)
             }
             #[cfg(not(feature = "train"))]
-            TRAIN => Err(job.unusable(missing::why("a server of training"))),
+            TRAIN => Err(job.unusable(missing::why("a server of training without --first"))),
             COTRAIN => {
                 let parsed = cotraining::parse(&job.text, signed, self.public.as_deref());
                 let server = cotrain::Server::new(parsed.map_err(|error| job.unusable(error))?);
@@ -320,8 +332,11 @@ impl Serve {
             return only("--means", "sums");
         }
         #[cfg(feature = "train")]
-        if (self.model.is_some() || self.test.is_some()) && name != TRAIN {
-            return only("--model and --test", "training");
+        if self.test.is_some() && name != TRAIN {
+            return only("--test", "training");
+        }
+        if (self.first.is_some() || self.model.is_some()) && name != TRAIN {
+            return only("--first and --model", "training");
         }
         if (self.public.is_some() || self.labels.is_some()) && name != COTRAIN {
             return only("--public and --labels", "co-training");

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from . import _checks, _engine
 
-
 if TYPE_CHECKING:
     from typing_extensions import Self
 
@@ -37,6 +36,17 @@ class Job:
     def offer(self) -> bytes:
         """The job as a server offers it, with a value for every key."""
         return _engine.job_offer(self._application, _stated(self))
+
+    @property
+    def file(self) -> str:
+        """The job as a job file of ``undertone serve``. What is None follows from the server's
+        files there, such as ``malicious_server`` from the keys on its roster."""
+        unstated = {key for key, value in _stated(self).items() if value is None}
+        lines = [f'application = "{self._application}"']
+        for line in self.offer.decode().splitlines():
+            if line.partition(" ")[0] not in unstated:
+                lines.append(line)
+        return "\n".join(lines) + "\n"
 
     @classmethod
     def read(cls, offer: bytes) -> Self:

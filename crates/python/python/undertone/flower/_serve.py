@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
+from numpy.typing import ArrayLike, NDArray
 
 from .._engine import UndertoneError
 from .._job import Job
@@ -37,6 +39,8 @@ class Served:
     """Why the other nodes dropped out, by node id."""
     exchange: Exchange
     """Seconds of the whole run. Frames do not travel in Flower's message."""
+    params: NDArray[np.float32] | None = None
+    """With ``params``: the parameters after the last round."""
 
 
 def serve(
@@ -44,6 +48,7 @@ def serve(
     job: Job,
     *,
     roster: Path,
+    params: ArrayLike | None = None,
     nodes: Iterable[int] | None = None,
     listen: str = "127.0.0.1:7431",
     address: str | None = None,
@@ -57,7 +62,8 @@ def serve(
 
     This host runs ``undertone serve`` with ``roster``, whose folder has server.pem and server.key,
     at ``listen``. Clients connect to ``address`` (default: ``listen``). They check its certificate
-    against their ca.pem. ``options`` are further options of the command, such as
+    against their ca.pem. ``params`` are those of the first model of a training job; without them
+    the job names a model of the command. ``options`` are further options of the command, such as
     ``["--checkpoint", "job.state"]``. ``nodes`` are the node ids of the clients; all by default.
     ``action`` is the one under which the ClientApp has them.
     ``timeout`` is in seconds, for the whole job. ``poll`` is the number of seconds between
@@ -72,15 +78,14 @@ def serve(
         "server": address or listen,
         "patience": float(timeout),
     }
-    # What is not stated follows from the server's files.
-    unstated = {key for key, value in job._rules().items() if value is None}
-    lines = [f'application = "{job._application}"']
-    for line in job.offer.decode().splitlines():
-        if line.partition(" ")[0] not in unstated:
-            lines.append(line)
     with tempfile.TemporaryDirectory() as folder:
         file, log = FilePath(folder) / "job.toml", FilePath(folder) / "log"
-        file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        file.write_text(job.file, encoding="utf-8")
+        model = FilePath(folder) / "model.npz"
+        if params is not None:
+            first = FilePath(folder) / "first.npz"
+            np.savez(first, params=np.asarray(params, np.float32))
+            options = [*options, "--first", str(first), "--model", str(model)]
         command = [
             sys.executable, "-m", "undertone", "serve", "--roster", str(roster), "--job", str(file),
             "--listen", listen, "--jobs", "1", "--reports", folder,
@@ -117,5 +122,9 @@ def serve(
                 f"with {code}: {' '.join(last)}"
             )
         report = json.loads(reports[-1].read_text(encoding="utf-8")) if reports else None
+        learned = None
+        if model.exists():
+            with np.load(model) as arrays:
+                learned = arrays["params"]
     took_part = [ids[index] for index in sorted(replies.contents)]
-    return Served(report, took_part, dropped, exchange)
+    return Served(report, took_part, dropped, exchange, learned)
