@@ -145,8 +145,7 @@ pub struct Job {
     /// The digest of the public rows. Default: that of the server's file.
     #[serde(with = "settle::hex")]
     pub public: [u8; 32],
-    /// Whether clients and server standardise all rows of their files by the means and deviations
-    /// of the public rows. Parties outside of a network take rows as they are.
+    /// Whether all rows are standardised by the means and deviations of the public rows.
     pub standardise: bool,
     /// Which public rows get a label: `majority` (all: the class with the most votes, of several
     /// the lowest) or `qualified:Q` (those in which that class has the share Q of the votes).

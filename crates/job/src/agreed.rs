@@ -186,6 +186,11 @@ impl<P: Participant> Agreed<P> {
         &self.part
     }
 
+    /// The result of the last session that has ended, once.
+    pub fn take_output(&mut self) -> Option<P::Output> {
+        self.output.take()
+    }
+
     /// The result of the last session that has ended.
     pub fn into_output(self) -> Option<P::Output> {
         self.output

@@ -27,6 +27,7 @@ mod clouds;
 pub mod costs;
 #[cfg(feature = "train")]
 pub mod cotrain;
+mod driver;
 pub mod experiment;
 mod failure;
 #[cfg(feature = "train")]
@@ -52,7 +53,6 @@ pub mod stated;
 pub mod sum;
 #[cfg(feature = "train")]
 pub mod train;
-mod trials;
 
 pub use failure::Failure;
 use undertone::kdf::Seed;

@@ -122,7 +122,7 @@ trait AnyClient: Send {
 enum Part<P: Participant> {
     /// It has no record yet.
     New(P, Bring<P>),
-    Agreed(Agreed<Ready<P>>),
+    Agreed(Arc<Mutex<Agreed<Ready<P>>>>),
     Used,
 }
 
@@ -133,12 +133,12 @@ struct Typed<P: Participant> {
 }
 
 impl<P: Participant> Typed<P> {
-    fn agreed(&mut self) -> PyResult<&mut Agreed<Ready<P>>> {
-        match &mut self.part {
+    fn agreed(&self) -> PyResult<&Arc<Mutex<Agreed<Ready<P>>>>> {
+        match &self.part {
             Part::Agreed(agreed) => Ok(agreed),
             _ => Err(value(
-                "this client is used up: it has taken part in a job on a network, or its record has \
-                 refused its rows; make a new one",
+                "this client is used up: it has taken part in a job on a network, or its record \
+                 has refused its rows; make a new one",
             )),
         }
     }
@@ -153,7 +153,7 @@ impl<P: Participant> AnyClient for Typed<P> {
         self.part = match std::mem::replace(&mut self.part, Part::Used) {
             Part::New(part, bring) => {
                 let part = bring(part, &record)?;
-                Part::Agreed(Agreed::new(Ready(part), record))
+                Part::Agreed(Arc::new(Mutex::new(Agreed::new(Ready(part), record))))
             }
             other => other,
         };
@@ -162,13 +162,19 @@ impl<P: Participant> AnyClient for Typed<P> {
 
     fn agree(&mut self, rules: &Stated, is_signed: bool) -> PyResult<()> {
         let job = rules.job::<P::Job>()?;
-        self.agreed()?.agree_to(job, is_signed).map_err(declined)
+        let agreed = lock(self.agreed()?).agree_to(job, is_signed);
+        agreed.map_err(declined)
     }
 
     fn party(&mut self, rules: &Stated, at: SessionContext) -> PyResult<PyParty> {
         self.agree(rules, at.credentials.is_some())?;
         let place = (at.me, at.id);
-        let party = self.agreed()?.client(at).map_err(unwilling)?;
+        let agreed = Arc::clone(self.agreed()?);
+        let party = lock(&agreed).client(at).map_err(unwilling)?;
+        let party = party.map(move |output| {
+            lock(&agreed).note(&output);
+            output
+        });
         let party = PyParty::new(place, party, Arc::clone(&self.convert));
         Ok(party.with_callbacks(self.callbacks.raised().clone()))
     }
@@ -179,14 +185,15 @@ impl<P: Participant> AnyClient for Typed<P> {
         config: &Config,
         stop: Pin<Box<dyn Future<Output = ()> + Send>>,
     ) -> PyResult<Result<Joined, JoinError>> {
-        Ok(runtime.block_on(client::join(config, self.agreed()?, stop)))
+        let mut agreed = lock(self.agreed()?);
+        Ok(runtime.block_on(client::join(config, &mut agreed, stop)))
     }
 
     fn result(&mut self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
         let Part::Agreed(agreed) = std::mem::replace(&mut self.part, Part::Used) else {
             return Ok(None);
         };
-        let output = agreed.into_output();
+        let output = lock(&agreed).take_output();
         output.map(|output| (self.convert)(py, output)).transpose()
     }
 }
@@ -227,7 +234,9 @@ impl PyClient {
 
     fn inner(&self) -> PyResult<MutexGuard<'_, Box<dyn AnyClient>>> {
         self.inner.try_lock().map_err(|_| {
-            PyRuntimeError::new_err("this client takes part in a job on a network; wait for its end")
+            PyRuntimeError::new_err(
+                "this client takes part in a job on a network; wait for its end",
+            )
         })
     }
 

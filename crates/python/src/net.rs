@@ -139,9 +139,8 @@ pub(crate) fn join(
         error
     })?;
     let result = client.result(py)?;
-    let result = result.ok_or_else(|| {
-        AbortedError::new_err("the job ended without a result for this client")
-    })?;
+    let result = result
+        .ok_or_else(|| AbortedError::new_err("the job ended without a result for this client"))?;
     Ok((result, spent(&joined)))
 }
 

@@ -10,8 +10,8 @@ use undertone::party::Network;
 use undertone::pssl::{Client, Data, Job, Outcome, Report, Server, quantise, simulation};
 
 use crate::arrays::{self, contiguous};
-use crate::costs::{Spent, spent};
 use crate::client::{self, Brought, Callbacks, PyClient};
+use crate::costs::{Spent, spent};
 use crate::errors::{aborted, number, numbers, simulation as failed, value};
 use crate::interrupt;
 use crate::options::{self, Stated};

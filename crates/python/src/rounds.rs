@@ -139,5 +139,9 @@ pub(crate) fn rounds_server(rules: Stated) -> PyResult<PyServer> {
         _ => Ok(py.None()),
     };
     let look = server::nothing::<Server>;
-    Ok(PyServer::new(Server::new(rules.job::<Job>()?), Arc::new(convert), look))
+    Ok(PyServer::new(
+        Server::new(rules.job::<Job>()?),
+        Arc::new(convert),
+        look,
+    ))
 }

@@ -72,19 +72,13 @@ impl<A: Application> AnyServer for Typed<A> {
     fn party(&self, members: Vec<PartyId>, at: SessionContext) -> PyResult<PyParty> {
         let place = (at.me, at.id);
         let party = lock(&self.application).server(at, members);
-        let party = party.map_err(misuse)?;
         let (application, is_done) = (Arc::clone(&self.application), Arc::clone(&self.is_done));
-        let convert = Arc::clone(&self.convert);
-        let ended = move |py: Python<'_>, report: A::Report| {
-            let shared = &application;
-            let (next, report) = py.detach(move || {
-                let next = lock(shared).ended(Ok(&report));
-                (next, report)
-            });
+        let party = party.map_err(misuse)?.map(move |report| {
+            let next = lock(&application).ended(Ok(&report));
             *lock(&is_done) = next == Next::Done;
-            convert(py, report)
-        };
-        Ok(PyParty::new(place, party, Arc::new(ended)))
+            report
+        });
+        Ok(PyParty::new(place, party, Arc::clone(&self.convert)))
     }
 
     fn look(&self, py: Python<'_>, what: &str) -> PyResult<Py<PyAny>> {
@@ -156,7 +150,7 @@ impl PyServer {
         Ok((number, clients, party))
     }
 
-    /// Whether the job is over: its last session has given its result.
+    /// Whether the job is over: its last session has ended.
     #[getter]
     fn done(&self) -> bool {
         self.0.is_done()

@@ -97,7 +97,7 @@ class Parties:
         ]
 
     def run(self, until: Callable[[], bool] = lambda: False) -> list[FedGraphOutcome]:
-        """Moves frames, and notes what each party keeps, until all have ended or `until` says so."""
+        """Moves frames until all have ended or `until` says so. Notes what each party keeps."""
         for one in self.clients:
             one._party.simulate()
         parties: dict[int, Any] = {**dict(enumerate(self.clients)), SERVER: self.server}

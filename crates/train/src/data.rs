@@ -66,8 +66,9 @@ impl Data {
         Ok(self)
     }
 
-    /// A client's rows and labels as `job` prepares them, from those that it has loaded. Labels without
-    /// names take the classes of the job; with `noise` they must be those of the job (NOISE-3).
+    /// A client's rows and labels as `job` prepares them, from those that it has loaded. Labels
+    /// without names take the classes of the job; with `noise` they must be those of the job
+    /// (NOISE-3).
     ///
     /// # Errors
     /// Why they do not fit the job.
@@ -96,7 +97,8 @@ impl Data {
         let labelling = labelling.map_err(|error| error.to_string())?;
         let values = features.values().iter();
         let values = values.map(|value| (value / job.scale) as f32).collect();
-        let data = Self::new(features.dim(), values, labelling).map_err(|error| error.to_string())?;
+        let data =
+            Self::new(features.dim(), values, labelling).map_err(|error| error.to_string())?;
         match noise {
             None => Ok(data),
             Some(noise) => {

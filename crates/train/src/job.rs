@@ -65,7 +65,7 @@ impl FromStr for PseudoLabels {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Job {
     /// The model: `conv` (square images), `mlp` (tables), or another name that all parties know.
-    /// Empty for `mlp` on a network, and elsewhere for a model without a name.
+    /// Empty for `mlp`, or for a model whose first parameters the server is given.
     pub model: String,
     /// The number of features of a row.
     pub features: usize,
@@ -73,7 +73,7 @@ pub struct Job {
     pub classes: usize,
     /// The number of parameters of the model. Default: that of `model`, if the command knows it.
     pub parameters: usize,
-    /// All features are divided by this. Parties outside of a network do that themselves.
+    /// All features are divided by this.
     pub scale: f64,
     /// Where the labels of unlabelled rows come from: `labels` (there are none), `network` (the
     /// model's own predictions), `local` (label propagation in each client) or `xclp` (across the

@@ -27,7 +27,8 @@ use super::credentials::{Key, Warnings, authorities};
 #[cfg(feature = "train")]
 use super::training;
 use super::{
-    Log, block_on, cotraining, log, own_model, randomness, read_roster, seconds, seconds_above_zero, text,
+    Log, block_on, cotraining, log, own_model, randomness, read_roster, seconds,
+    seconds_above_zero, text,
 };
 use undertone_lab::output::{self, Output};
 use undertone_lab::report::bytes;

@@ -8,9 +8,10 @@ use undertone::job::settle::hex;
 use undertone::learners::{Kind, TREES};
 
 use super::deal::Table;
+use crate::Failure;
+use crate::driver::Common;
 use crate::report::counted;
 use crate::split::Split;
-use crate::{Failure, stated};
 use undertone::data::Classes;
 
 /// Parses the name of a learner.
@@ -57,26 +58,15 @@ pub struct Cotrain {
     /// Number of trees of a forest
     #[arg(long, value_name = "N", default_value_t = TREES)]
     pub(super) trees: u16,
-    /// A key of the job and its value, such as votes=counts. The keys are those of a job file of
-    /// cotrain
-    #[arg(long, value_name = "KEY=VALUE", value_parser = stated::pair)]
-    pub(super) set: Vec<stated::Pair>,
     /// Number of runs, each with rows dealt anew
     #[arg(long, value_name = "R", default_value_t = 5)]
     pub(super) runs: u32,
-    /// The first seed, from which everything random follows
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub(super) seed: u64,
     /// Number of classes, or their names in order, as in benign,malignant [default: what the file
     /// states, or else the labels that occur]
     #[arg(long, value_name = "C")]
     pub(super) classes: Option<Classes>,
-    /// File for a picture of accuracies by exchange (SVG)
-    #[arg(long, value_name = "FILE")]
-    pub(super) plot: Option<PathBuf>,
-    /// File for the JSON object that --json prints
-    #[arg(long, value_name = "FILE")]
-    pub(super) report: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) common: Common,
 }
 
 impl Cotrain {
@@ -122,7 +112,7 @@ impl Cotrain {
             ("standardise", false.into()),
         ];
         let own = own.map(|(key, value)| (key.to_owned(), value));
-        stated::job(&self.set, own.into_iter().collect())
+        self.common.job(own.into_iter().collect())
     }
 
     pub(super) fn introduction(&self, table: &Table, job: &Job) -> String {
@@ -141,7 +131,7 @@ impl Cotrain {
             job.consensus,
             job.noise,
             counted(self.runs, "run"),
-            self.seed,
+            self.common.seed,
             job.votes,
             match job.votes {
                 Votes::Clear => "the server sees every client's votes",

@@ -7,10 +7,10 @@ use undertone::learners::Kind;
 use super::deal::Table;
 use super::options::Cotrain;
 use super::trial::Trialled;
-use crate::Failure;
 use crate::lines::Lines;
 use crate::output::Output;
 use crate::report::{Spread, bytes, spread, table};
+use crate::{Failure, driver};
 
 /// Parameters of the network of arXiv 2310.05696, section 4.1, for comparison.
 const PARAMETERS: usize = 669_706;
@@ -115,7 +115,7 @@ impl Report {
             votes: job.votes.to_string(),
             noise: job.noise.to_string(),
             runs: options.runs,
-            seed: options.seed,
+            seed: options.common.seed,
             local_mean: local.mean,
             local_sd: local.sd,
             fedct_mean: fedct.mean,
@@ -136,9 +136,11 @@ impl Report {
                 .collect(),
         }
     }
+}
 
+impl driver::Report for Report {
     /// Tables of accuracies and costs.
-    pub(super) fn text(&self) -> String {
+    fn text(&self) -> String {
         let percent = |share: f64| format!("{:.1}", 100.0 * share);
         let spread = |mean: f64, sd: f64| spread(100.0 * mean, 100.0 * sd, self.runs, 1);
         let mut lines = vec![[
@@ -180,7 +182,7 @@ impl Report {
     }
 
     /// Writes the accuracies by exchange as SVG.
-    pub(super) fn plot(&self, file: Output) -> Result<(), Failure> {
+    fn plot(&self, file: Output) -> Result<(), Failure> {
         let flat = |share: f64| vec![share; self.curve.len().max(2)];
         let lines = Lines {
             title: format!(

@@ -8,8 +8,7 @@ mod trial;
 
 use undertone::data::Kind;
 
-use crate::output::Output;
-use crate::trials::run_all;
+use crate::driver::run_trials;
 use crate::{Failure, Show, input, output};
 
 pub use options::FedGraph;
@@ -26,23 +25,15 @@ impl FedGraph {
         let about_labels = data.describe_labels();
         let table = Table::new(&self, data, labels)?;
         let job = self.job(&table)?;
-        let plot = self.plot.as_deref().map(Output::create).transpose()?;
-        let file = self.report.as_deref().map(Output::create).transpose()?;
+        let outputs = self.common.outputs()?;
         if show.details() {
             output::print(&(about_labels + &self.introduction(&table, &job)))?;
         }
-        let trials: Vec<Trial> = (0..u64::from(self.runs))
-            .map(|run| Trial::new(self.seed + run))
-            .collect();
-        let bar = output::progress(trials.len() as u64, show);
-        let done = run_all(&trials, |trial| trial.run(&self, &table, &job, &bar))?;
-        bar.finish_and_clear();
+        let trials: Vec<Trial> = self.common.seeds(self.runs).map(Trial::new).collect();
+        let done = run_trials(&trials, 1, show, |trial, bar| {
+            trial.run(&self, &table, &job, bar)
+        })?;
         let report = Report::new(&self, &table, &job, &done);
-        let written = [
-            plot.map_or(Ok(()), |file| report.plot(file)),
-            file.map_or(Ok(()), |file| file.json(&report)),
-        ];
-        output::print_report(show, &report, || report.text())?;
-        written.into_iter().collect()
+        outputs.conclude(&report, show)
     }
 }

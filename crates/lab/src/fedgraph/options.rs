@@ -8,8 +8,8 @@ use undertone::nets::LocalSettings;
 
 use super::deal::Table;
 use crate::Failure;
+use crate::driver::Common;
 use crate::report::counted;
-use crate::stated;
 
 /// Predict rows whose features are at several clients.
 #[derive(Debug, Args)]
@@ -48,25 +48,14 @@ pub struct FedGraph {
     /// the first layer), embeddings (it sees the embeddings of clusters) [default: client]
     #[arg(long)]
     cut: Option<Cut>,
-    /// A key of the job and its value, such as rate=0.01. The keys are those of a job file of
-    /// fedgraph
-    #[arg(long, value_name = "KEY=VALUE", value_parser = stated::pair)]
-    set: Vec<stated::Pair>,
     /// Leave out the graph network over single rows, which takes most of the time
     #[arg(long)]
     pub(super) clusters_only: bool,
     /// Number of runs, each with features dealt anew
     #[arg(long, value_name = "R", default_value_t = 5)]
     pub(super) runs: u32,
-    /// The first seed, from which everything random follows
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub(super) seed: u64,
-    /// File for a picture of the accuracies of all runs (SVG)
-    #[arg(long, value_name = "FILE")]
-    pub(super) plot: Option<PathBuf>,
-    /// File for the JSON object that --json prints
-    #[arg(long, value_name = "FILE")]
-    pub(super) report: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) common: Common,
 }
 
 impl FedGraph {
@@ -100,7 +89,7 @@ impl FedGraph {
         ];
         let own = own.into_iter();
         let own = own.filter_map(|(key, value)| Some((key.to_owned(), value?)));
-        let job: Job = stated::job(&self.set, own.collect())?;
+        let job: Job = self.common.job(own.collect())?;
         // Nobody continues the run.
         Ok(Job {
             every: job.steps.max(1),
@@ -134,7 +123,7 @@ impl FedGraph {
             job.steps,
             job.cut,
             counted(self.runs, "run"),
-            self.seed,
+            self.common.seed,
             match job.cut {
                 Cut::Client => "nothing",
                 Cut::Server => {

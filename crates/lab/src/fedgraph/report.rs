@@ -7,11 +7,11 @@ use undertone::party::PartyId;
 use super::deal::Table;
 use super::options::FedGraph;
 use super::trial::Trialled;
-use crate::Failure;
 use crate::lines::Lines;
 use crate::output::Output;
 use crate::phase_costs::{self, PhaseCost};
 use crate::report::{Spread, bytes, spread, table};
+use crate::{Failure, driver};
 
 /// The report of all runs. Accuracies are shares of the rows to predict.
 #[derive(Debug, Serialize)]
@@ -106,7 +106,7 @@ impl Report {
             epochs: options.epochs,
             cut: job.cut.to_string(),
             runs: options.runs,
-            seed: options.seed,
+            seed: options.common.seed,
             client_mean: client.mean,
             client_sd: client.sd,
             soft_vote: vote.mean,
@@ -131,9 +131,11 @@ impl Report {
                 .collect(),
         }
     }
+}
 
+impl driver::Report for Report {
     /// Tables of accuracies and costs.
-    pub(super) fn text(&self) -> String {
+    fn text(&self) -> String {
         let line = |name: &str, mean: f64, sd: f64| {
             [
                 name.to_owned(),
@@ -178,7 +180,7 @@ impl Report {
     }
 
     /// Writes the accuracies of all runs as SVG.
-    pub(super) fn plot(&self, file: Output) -> Result<(), Failure> {
+    fn plot(&self, file: Output) -> Result<(), Failure> {
         let line = |which: usize| self.accuracies.iter().map(|run| run[which]).collect();
         let lines = Lines {
             title: format!(

@@ -8,6 +8,7 @@ use undertone::job::Entries;
 use undertone::pssl::{Job, Reveal, asked};
 
 use super::deal::Table;
+use crate::driver::Common;
 use crate::report::{self, counted};
 use crate::split::{self, Split};
 use crate::{Failure, stated};
@@ -33,21 +34,11 @@ pub struct Pssl {
     /// Share of each client's rows that keep their label, above 0 and below 1
     #[arg(long, value_name = "R", default_value_t = 0.05)]
     pub(super) labelled: f64,
-    /// A key of the job and its value, such as d_min=2. The keys are those of a job file of pssl
-    #[arg(long, value_name = "KEY=VALUE", value_parser = stated::pair)]
-    pub(super) set: Vec<stated::Pair>,
     /// Number of runs, each with rows dealt anew
     #[arg(long, value_name = "R", default_value_t = 5)]
     pub(super) runs: u32,
-    /// The first seed, from which everything random follows
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub(super) seed: u64,
-    /// File for a picture of the accuracies of all runs (SVG)
-    #[arg(long, value_name = "FILE")]
-    pub(super) plot: Option<PathBuf>,
-    /// File for the JSON object that --json prints
-    #[arg(long, value_name = "FILE")]
-    pub(super) report: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) common: Common,
 }
 
 impl Pssl {
@@ -58,7 +49,7 @@ impl Pssl {
                 "--clients: three or more are needed; --runs: one or more",
             ));
         }
-        let set = stated::entries("--set", &self.set)?;
+        let set = stated::entries("--set", &self.common.set)?;
         let of = |key: &str| {
             set.get(key)
                 .and_then(Value::as_u64)
@@ -75,7 +66,7 @@ impl Pssl {
             let asked = asked(rows, of("clusters").unwrap_or(classes));
             own.insert("asked".to_owned(), asked.into());
         }
-        stated::job(&self.set, own)
+        self.common.job(own)
     }
 
     pub(super) fn introduction(&self, table: &Table, job: &Job) -> String {
@@ -104,7 +95,7 @@ impl Pssl {
             job.d_min,
             job.d_max,
             counted(self.runs, "run"),
-            self.seed,
+            self.common.seed,
             match job.reveal {
                 Reveal::Bucket => "its quarter of the range",
                 Reveal::Distance => "the square of its length",

@@ -7,11 +7,11 @@ use undertone::pssl::{EDGES, Job};
 use super::deal::Table;
 use super::options::Pssl;
 use super::trial::Trialled;
-use crate::Failure;
 use crate::lines::Lines;
 use crate::output::Output;
 use crate::phase_costs::{self, PhaseCost};
 use crate::report::{Spread, bytes, spread, table};
+use crate::{Failure, driver};
 
 /// The report of all runs. Accuracies are shares of the rows without a label.
 #[derive(Debug, Serialize)]
@@ -92,7 +92,7 @@ impl Report {
             labelled: options.labelled,
             job: job.clone(),
             runs: options.runs,
-            seed: options.seed,
+            seed: options.common.seed,
             cssl_mean: cssl.mean,
             cssl_sd: cssl.sd,
             pssl_mean: pssl.mean,
@@ -113,9 +113,11 @@ impl Report {
                 .collect(),
         }
     }
+}
 
+impl driver::Report for Report {
     /// Tables of accuracies and costs.
-    pub(super) fn text(&self) -> String {
+    fn text(&self) -> String {
         let line = |name: &str, mean: f64, sd: f64| {
             [
                 name.to_owned(),
@@ -147,7 +149,7 @@ impl Report {
     }
 
     /// Writes the accuracies of all runs as SVG.
-    pub(super) fn plot(&self, file: Output) -> Result<(), Failure> {
+    fn plot(&self, file: Output) -> Result<(), Failure> {
         let line = |which: usize| self.accuracies.iter().map(|run| run[which]).collect();
         let lines = Lines {
             title: format!(

@@ -10,8 +10,8 @@ mod trial;
 
 use undertone::data::Kind;
 
+use crate::driver::run_trials;
 use crate::output::Output;
-use crate::trials::run_all;
 use crate::{Failure, Show, input, output};
 
 pub use options::Train;
@@ -28,8 +28,7 @@ impl Train {
         let (data, labels) = loaded;
         let about_labels = data.describe_labels();
         let table = Table::new(&self, data, labels)?;
-        let plot = self.plot.as_deref().map(Output::create).transpose()?;
-        let file = self.report.as_deref().map(Output::create).transpose()?;
+        let outputs = self.common.outputs()?;
         let out = self.out.as_deref().map(Output::create).transpose()?;
         let job = self.base(&table)?;
         self.check_traffic(&job, table.training.len())?;
@@ -37,10 +36,8 @@ impl Train {
         if show.details() {
             output::print(&(about_labels + &self.introduction(&table, &job)))?;
         }
-        let steps: u64 = trials.iter().map(Trial::sessions).sum();
-        let bar = output::progress(steps, show);
-        let done = run_all(&trials, |trial| trial.run(&table, &bar))?;
-        bar.finish_and_clear();
+        let steps = trials.first().map_or(0, Trial::sessions);
+        let done = run_trials(&trials, steps, show, |trial, bar| trial.run(&table, bar))?;
 
         let arms: Vec<ArmReport> = self
             .arms
@@ -54,23 +51,18 @@ impl Train {
             })
             .collect();
         let report = Report::new(&self, &table, &job, arms);
-        let written = [
-            plot.map_or(Ok(()), |file| curves::write(&report, file)),
-            file.map_or(Ok(()), |file| file.json(&report)),
-            match (out, trials.first(), done.first()) {
-                (Some(file), Some(trial), Some(done)) => trial.save(&table, done, file),
-                _ => Ok(()),
-            },
-        ];
-        output::print_report(show, &report, || report.table())?;
-        written.into_iter().collect()
+        let saved = match (out, trials.first(), done.first()) {
+            (Some(file), Some(trial), Some(done)) => trial.save(&table, done, file),
+            _ => Ok(()),
+        };
+        outputs.conclude(&report, show).and(saved)
     }
 
     fn trials(&self, table: &Table) -> Result<Vec<Trial>, Failure> {
         let mut trials = Vec::new();
-        for seed in 0..u64::from(self.seeds) {
+        for seed in self.common.seeds(self.seeds) {
             for arm in &self.arms {
-                trials.push(Trial::new(self, table, *arm, self.seed + seed)?);
+                trials.push(Trial::new(self, table, *arm, seed)?);
             }
         }
         Ok(trials)

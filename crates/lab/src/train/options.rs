@@ -10,9 +10,10 @@ use undertone::train::{Job, Sampling};
 
 use super::arm::Arm;
 use super::deal::Table;
+use crate::driver::Common;
 use crate::report::{bytes, counted};
 use crate::split::Split;
-use crate::{Failure, noise, stated};
+use crate::{Failure, noise};
 use undertone::data::Classes;
 
 /// The network that is trained.
@@ -85,9 +86,6 @@ pub struct Train {
     /// [default: lwe]
     #[arg(long)]
     backend: Option<Backend>,
-    /// A key of the job and its value, such as epochs=10. The keys are those of a job file of train
-    #[arg(long, value_name = "KEY=VALUE", value_parser = stated::pair)]
-    set: Vec<stated::Pair>,
     /// Randomise the labels that clients bring to label propagation, once for all rounds. Epsilon E
     /// is from 0.001 to 20 [default: no noise]
     #[arg(long, value_name = "E", value_parser = noise::epsilon, allow_negative_numbers = true)]
@@ -95,9 +93,6 @@ pub struct Train {
     /// Number of seeds; every arm is run with each
     #[arg(long, value_name = "R", default_value_t = 3)]
     pub(super) seeds: u32,
-    /// The first seed, from which everything random follows
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub(super) seed: u64,
     /// Number of classes, or their names in order, as in benign,malignant [default: what the file
     /// states, or else the labels that occur]
     #[arg(long, value_name = "C")]
@@ -105,15 +100,11 @@ pub struct Train {
     /// Run a job even if its rounds move more than 64 GiB in all
     #[arg(long)]
     pub(super) allow_traffic: bool,
-    /// File for a picture of the learning curves (SVG)
-    #[arg(long, value_name = "FILE")]
-    pub(super) plot: Option<PathBuf>,
-    /// File for the JSON object that --json prints
-    #[arg(long, value_name = "FILE")]
-    pub(super) report: Option<PathBuf>,
     /// File for the final model of the first arm and seed (.safetensors)
     #[arg(long, value_name = "FILE")]
     pub(super) out: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) common: Common,
 }
 
 /// Most bytes of a job that is not asked for with --allow-traffic.
@@ -134,7 +125,7 @@ impl Train {
         own.push(("labels_from", of_arms.pseudo.to_string().into()));
         own.push(("mean_teacher", of_arms.mean_teacher.into()));
         own.push(("variant", of_arms.propagation.variant.to_string().into()));
-        let is_set = |key: &str| self.set.iter().any(|(other, _)| other == key);
+        let is_set = |key: &str| self.common.set.iter().any(|(other, _)| other == key);
         let backend = self.backend.map(|backend| backend.to_string().into());
         let of_options = [
             ("label_rounds", self.label_rounds.map(Into::into), Some(100)),
@@ -146,7 +137,7 @@ impl Train {
             own.extend(given.or(usual).map(|value| (key, value)));
         }
         let own = own.into_iter().map(|(key, value)| (key.to_owned(), value));
-        stated::job(&self.set, own.collect())
+        self.common.job(own.collect())
     }
 
     /// The job of `arm`.
@@ -262,7 +253,7 @@ impl Train {
             self.split,
             self.labelled,
             counted(self.seeds, "seed"),
-            self.seed,
+            self.common.seed,
             table.describe_model(),
             table.parameters(false),
             job.label_rounds,

@@ -5,10 +5,13 @@ use undertone::job::{Entries, entries};
 use undertone::train::Job;
 
 use super::arm::Arm;
+use super::curves;
 use super::deal::Table;
 use super::options::Train;
 use super::trial::Trialled;
+use crate::output::Output;
 use crate::report::{Spread, bytes, spread, table};
+use crate::{Failure, driver};
 
 /// The report of all arms.
 #[derive(Debug, Serialize)]
@@ -94,14 +97,16 @@ impl Report {
             last: job.last(),
             job: entries(job),
             label_epsilon: options.label_epsilon,
-            seed: options.seed,
+            seed: options.common.seed,
             seeds: options.seeds,
             arms,
         }
     }
+}
 
+impl driver::Report for Report {
     /// A table of the arms.
-    pub(super) fn table(&self) -> String {
+    fn text(&self) -> String {
         let line = |arm: &ArmReport| {
             [
                 arm.arm.clone(),
@@ -129,5 +134,10 @@ impl Report {
             );
         }
         text
+    }
+
+    /// The learning curves.
+    fn plot(&self, file: Output) -> Result<(), Failure> {
+        curves::write(self, file)
     }
 }

@@ -159,7 +159,7 @@ class Server(Generic[R_co]):
 
     @property
     def done(self) -> bool:
-        """Whether the job is over: :meth:`Session.result` of its last session has been called."""
+        """Whether the job is over: its last session has ended."""
         return self._server.done
 
     def members(self, present: Sequence[int]) -> list[int]:

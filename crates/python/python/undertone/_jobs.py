@@ -24,8 +24,7 @@ class CotrainJob(VotesJob, application="cotrain"):
     public: bytes | None = None
     """The digest of the public rows. Default: that of the server's file."""
     standardise: bool = True
-    """Whether clients and server standardise all rows of their files by the means and deviations of
-    the public rows. Parties outside of a network take rows as they are."""
+    """Whether all rows are standardised by the means and deviations of the public rows."""
     consensus: str = "majority"
     """Which public rows get a label: ``majority`` (all: the class with the most votes, of several
     the lowest) or ``qualified:Q`` (those in which that class has the share Q of the votes)."""
@@ -344,7 +343,7 @@ class TrainJob(Job, application="train"):
 
     model: str = ""
     """The model: ``conv`` (square images), ``mlp`` (tables), or another name that all parties know.
-    Empty for ``mlp`` on a network, and elsewhere for a model without a name."""
+    Empty for ``mlp``, or for a model whose first parameters the server is given."""
     features: int
     """The number of features of a row."""
     classes: int
@@ -353,7 +352,7 @@ class TrainJob(Job, application="train"):
     """The number of parameters of the model. Default: that of ``model``, if the command knows
     it."""
     scale: float = 1.0
-    """All features are divided by this. Parties outside of a network do that themselves."""
+    """All features are divided by this."""
     labels_from: str = "xclp"
     """Where the labels of unlabelled rows come from: ``labels`` (there are none), ``network`` (the
     model's own predictions), ``local`` (label propagation in each client) or ``xclp`` (across the
