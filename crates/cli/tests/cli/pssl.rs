@@ -209,7 +209,7 @@ fn terms_that_are_not_met_are_refused() {
     let more = [&more[..], &["--accept", "allow_single=true"]].concat();
     refused(
         0,
-        &[&more[..], &["--max-rounds", "3"]].concat(),
+        &[&more[..], &["--accept", "max_rounds=3"]].concat(),
         "(term max_rounds)",
     );
     let wrong = |more: &[&str], expected: &str| {

@@ -38,11 +38,11 @@ pub(super) struct CotrainOptions {
     )]
     learner: Kind,
     /// Number of trees of a forest
-    #[arg(long, value_name = "N", default_value_t = TREES)]
+    #[arg(long, value_name = "N", default_value_t = TREES, hide_short_help = true)]
     trees: u16,
     /// File with rows that the final learner labels. OUT has their labels, instead of those of the
     /// public rows
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
     predict: Option<PathBuf>,
 }
 

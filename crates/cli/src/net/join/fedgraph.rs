@@ -30,7 +30,12 @@ pub(super) struct FedGraphOptions {
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     columns: Vec<String>,
     /// Passes over the rows in the training of this client's own network
-    #[arg(long, value_name = "N", default_value_t = LocalSettings::new(2).epochs)]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = LocalSettings::new(2).epochs,
+        hide_short_help = true
+    )]
     epochs: usize,
 }
 

@@ -8,7 +8,7 @@ use undertone::data::parts::{ClassTable, Part};
 use undertone::data::{Classes, Kind, scale};
 use undertone::hamming::Backend;
 use undertone::job::{Agreed, Record};
-use undertone::label::{Client, LabelNoise, Labelling, PeerRows, Rows};
+use undertone::label::{Client, LabelNoise, Labelling, Rows};
 use undertone::node::client::Config;
 
 use super::super::credentials::{Warnings, label_secret};
@@ -23,7 +23,7 @@ use undertone_lab::{Failure, Show, input, noise};
 #[command(next_help_heading = "Label propagation")]
 pub(super) struct LabelOptions {
     /// Read codes and their length from the .npz file instead of features
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     codes: bool,
     /// Number of classes, or their names in order, as in benign,malignant [default: what the file
     /// or the job states, or else the labels that occur]
@@ -33,22 +33,28 @@ pub(super) struct LabelOptions {
     /// shade, phe [default: lwe,shade,phe]
     #[arg(long, value_name = "BACKEND,…", value_delimiter = ',')]
     pub(super) backends: Option<Vec<Backend>>,
-    /// Most rows of another client to which this client agrees: a number, or "features" for as many
-    /// as a row has features. With more rows than features the server and that client can compute
-    /// codes of this client's rows [default: any number, with a warning]
-    #[arg(long, value_name = "N")]
-    pub(super) max_peer_rows: Option<PeerRows>,
     /// Randomise this client's labels before a job with local differential privacy, which holds
     /// whatever the server and other clients do; epsilon E is from 0.001 to 20. A smaller E keeps
     /// fewer labels. The noise protects neither features nor which rows have a label. The file or
     /// --classes must state the classes. Rows that come with a label keep it in --out [default: no
     /// noise]
-    #[arg(long, value_name = "E", value_parser = noise::epsilon, allow_negative_numbers = true)]
+    #[arg(
+        long,
+        value_name = "E",
+        value_parser = noise::epsilon,
+        allow_negative_numbers = true,
+        hide_short_help = true
+    )]
     pub(super) label_epsilon: Option<f64>,
     /// File with the secret of 32 bytes from which the noise is drawn. The command makes the file
     /// if it is missing. Keep the file for all jobs: with another secret every label gets fresh
     /// noise, and epsilons add up. Only with --label-epsilon [default: label.secret in --keys]
-    #[arg(long, value_name = "FILE", requires = "label_epsilon")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "label_epsilon",
+        hide_short_help = true
+    )]
     label_secret: Option<PathBuf>,
 }
 
@@ -96,11 +102,6 @@ impl Input {
     /// The client's record learns which rows it has.
     pub(super) fn load(join: &Join, kind: Kind, record: &Record) -> Result<Self, Failure> {
         let options = &join.label;
-        if options.codes && options.max_peer_rows == Some(PeerRows::Features) {
-            return Err(Failure::usage(
-                "--max-peer-rows features needs features; with --codes give a number",
-            ));
-        }
         let kind = if options.codes { Kind::Codes } else { kind };
         let data = input::load(&join.data, kind, options.classes.as_ref())?;
         if let [only] = &data.class_names[..] {

@@ -54,16 +54,17 @@ pub(crate) struct Join {
     min_clients: Option<usize>,
     /// Agree also to jobs whose sums are not safe from a server that cheats. Without this option
     /// the command declines such jobs if all clients of the roster have keys
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     semi_honest: bool,
     /// Format of the log on standard error. The environment variable UNDERTONE_LOG sets its level:
     /// error, warn, info or debug
-    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    #[arg(
+        long,
+        value_name = "FORMAT",
+        default_value = "text",
+        hide_short_help = true
+    )]
     log: Log,
-    /// For all but label: most rounds to which this client agrees [default: 1000; for a sum 1 if
-    /// all rounds would read the same file]
-    #[arg(long, value_name = "N")]
-    max_rounds: Option<u32>,
     #[command(flatten)]
     record: record::RecordOptions,
     #[command(flatten)]
@@ -106,17 +107,27 @@ struct Link {
     #[arg(long, value_name = "DIR", default_value = ".")]
     keys: PathBuf,
     /// Name that the server's certificate must have [default: the host of --server]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", hide_short_help = true)]
     server_name: Option<String>,
     /// Time in seconds for which the command tries to reach the server
-    #[arg(long, value_name = "SECONDS", default_value_t = 60.0)]
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 60.0,
+        hide_short_help = true
+    )]
     retry: f64,
     /// Longest time in seconds without any progress of the job. In a phase with a longer deadline
     /// the command waits as long as the server does
-    #[arg(long, value_name = "SECONDS", default_value_t = 900.0)]
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 900.0,
+        hide_short_help = true
+    )]
     patience: f64,
     /// Only for tests: seed from which all secrets follow. It protects nothing
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", hide_short_help = true)]
     insecure_seed: Option<u64>,
 }
 
@@ -204,7 +215,6 @@ impl Join {
         let mut options = Vec::new();
         let backends = self.label.backends.as_ref();
         let backends = backends.map(|all| all.iter().map(ToString::to_string).collect());
-        let peer_rows = self.label.max_peer_rows.map(|rows| rows.to_string().into());
         let of_options = [
             (
                 "--min-clients",
@@ -216,13 +226,7 @@ impl Join {
                 "malicious_server",
                 self.semi_honest.then(|| false.into()),
             ),
-            (
-                "--max-rounds",
-                "max_rounds",
-                self.max_rounds.map(Into::into),
-            ),
             ("--backends", "backends", backends),
-            ("--max-peer-rows", "max_peer_rows", peer_rows),
         ];
         for (option, key, value) in of_options {
             let Some(value) = value else { continue };

@@ -18,7 +18,7 @@ pub(super) struct RecordOptions {
     record: Option<String>,
     /// Folder of records [default: UNDERTONE_RECORDS, else records in --keys if it is there, else
     /// records in the state folder of the service or the user]
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", hide_short_help = true)]
     records: Option<PathBuf>,
     /// What to accept beyond the usual. volatile-record: the record may lie where a restart loses
     /// it. KEY=VALUE: a term of this client, such as max_bits=4096
