@@ -6,8 +6,9 @@ use std::sync::atomic::Ordering;
 use tonic::{Request, Response, Streaming};
 
 use super::Caller;
-use super::connection::{Outgoing, Sender, converse};
+use super::connection::converse;
 use super::lobby::Lobby;
+use super::outgoing::{Outgoing, Sender};
 use crate::wire::{self, FromClient};
 
 pub(super) struct Service(pub(super) Arc<Lobby>);

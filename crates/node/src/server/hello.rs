@@ -7,8 +7,9 @@ use tonic::Streaming;
 use undertone_party::{PartyId, SessionId};
 use undertone_setup::identity::SIGNATURE_LEN;
 
-use super::connection::Sender;
-use super::lobby::{Lobby, Slot};
+use super::lobby::Lobby;
+use super::outgoing::Sender;
+use super::registry::Slot;
 use super::session::{Session, State};
 use super::{Caller, lock};
 use crate::roster::MAX_NAME;

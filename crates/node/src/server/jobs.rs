@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use undertone_job::SessionContext;
 use undertone_party::{Abort, Aborted, Endpoint, Ledger, PartyId, Phase};
 
-use super::lobby::{Gather, Gathered, Lobby, Start};
+use super::lobby::{Lobby, Start};
+use super::registry::{Gather, Gathered};
 use super::session::{ServerLine, Session, State};
 use super::{FAREWELL, ServeError, TICK};
 use crate::application::Next;

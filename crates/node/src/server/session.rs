@@ -10,8 +10,8 @@ use undertone_party::{Abort, Ledger, Limits, PartyId, Phase, SessionId};
 
 use super::About;
 use super::blame::blame;
-use super::connection::Sender;
 use super::lock;
+use super::outgoing::Sender;
 use super::passing::Passing;
 use crate::drive::{Event, Standing, limits};
 use crate::metrics::Metrics;
