@@ -4,10 +4,11 @@ use undertone_job::{Application, Entries, Next, Participant, SessionContext, Unw
 use undertone_party::{Abort, Aborted, PartyId, Phase, Script};
 
 use crate::classes::{Classes, under};
-use crate::client::{Input, Outcome, Rows, client};
+use crate::client::{Input, Outcome, client};
 use crate::input::Labelling;
 use crate::job::Job;
 use crate::label_noise::LabelNoise;
+use crate::rows::Rows;
 use crate::scaling::{self, Scale};
 use crate::server::{Report, server};
 use crate::terms::{PeerRows, Terms};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use undertone_hamming::tiles::{self, Pairs};
 use undertone_hamming::{self as hamming, ClientContext};
-use undertone_job::record::{self, Answering, Claims, Of, Place};
+use undertone_job::record::{Answering, Claims, Of, Place};
 use undertone_kdf::Seed;
 use undertone_kernel::{Wiped, mask};
 use undertone_party::{Abort, Io, PartyId, Script, SessionId};
@@ -14,12 +14,13 @@ use undertone_sum::{self as sum, Sums, Trust};
 
 use crate::codes::{Codes, Together};
 use crate::distances::Distances;
-use crate::input::{Features, InputError, Labelling, MAX_ROWS};
+use crate::input::{InputError, Labelling, MAX_ROWS};
 use crate::labels::Labels;
 use crate::messages::{Advertisement, Clients, OwnRows, Plan, column_words};
 use crate::offline;
 use crate::params::{Params, Variant};
 use crate::phases;
+use crate::rows::Rows;
 use crate::scores::{Scores, fixed};
 use crate::shares::Shares;
 use crate::solo;
@@ -27,54 +28,6 @@ use crate::tie::Brought;
 use crate::transfers::Punctured;
 
 const SERVER: PartyId = PartyId::SERVER;
-
-/// A client's rows: features to hash, or codes hashed before.
-#[derive(Debug, Clone)]
-pub enum Rows {
-    /// Feature rows.
-    Features(Features),
-    /// Codes of the run's length.
-    Codes(Codes),
-}
-
-impl Rows {
-    /// How many rows there are.
-    pub fn len(&self) -> usize {
-        match self {
-            Self::Features(features) => features.rows(),
-            Self::Codes(codes) => codes.bits().rows(),
-        }
-    }
-
-    /// The features of a row. Codes have none.
-    pub fn features(&self) -> Option<usize> {
-        match self {
-            Self::Features(features) => Some(features.dim()),
-            Self::Codes(_) => None,
-        }
-    }
-
-    /// The digests by which records of answers know the rows.
-    pub fn digests(&self) -> Vec<[u8; 32]> {
-        match self {
-            Self::Features(features) => {
-                let rows = features.values().chunks_exact(features.dim().max(1));
-                rows.map(|row| record::row(row.iter().copied())).collect()
-            }
-            Self::Codes(codes) => {
-                let bits = codes.bits();
-                (0..bits.rows())
-                    .map(|row| record::code(bits.row(row)))
-                    .collect()
-            }
-        }
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-}
 
 /// What a client takes home.
 #[derive(Debug, Clone, PartialEq)]

@@ -17,14 +17,11 @@ use rayon::prelude::*;
 use undertone_kernel::sparse::LANES;
 
 use crate::graph::Graph;
-use crate::iterate::Iteration;
+use crate::iterate::{Iteration, TOLERANCE};
 
 /// Number of columns that one thread solves together. It does not depend on the number of threads,
 /// so results do not either.
 pub const COLUMNS: usize = 32;
-
-/// Relative residual of every column. Labels alone would need less; scores far below 1 need this.
-pub const TOLERANCE: f64 = 1e-12;
 
 /// Largest number of entries in a Cholesky factor, eight bytes each.
 const MOST_FACTOR: usize = 1 << 27;

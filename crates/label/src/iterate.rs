@@ -14,7 +14,9 @@ use undertone_kernel::Cpu;
 use undertone_kernel::sparse::{self, LANES, Lanes, Real};
 
 use crate::graph::Graph;
-use crate::influence::TOLERANCE;
+
+/// Relative residual of every column. Labels alone would need less; scores far below 1 need this.
+pub(crate) const TOLERANCE: f64 = 1e-12;
 
 /// The relative residual that a run in single precision aims at.
 const SINGLE: f64 = 1e-6;

@@ -57,8 +57,8 @@ use undertone_kdf::Seed;
 use undertone_kernel::Wiped;
 use undertone_party::SessionId;
 
-use crate::client::Rows;
 use crate::input::{InputError, Labelling};
+use crate::rows::Rows;
 
 /// Number of redraws of a label. More come before `T(ε)` with a probability below 10^-16.
 const REDRAWS: usize = 64;

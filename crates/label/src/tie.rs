@@ -11,8 +11,8 @@ use undertone_kdf::Seed;
 use undertone_party::SessionId;
 use undertone_setup::group::Own;
 
-use crate::client::Rows;
 use crate::input::{Features, Labelling};
+use crate::rows::Rows;
 
 /// The digest of what a client brings.
 pub(crate) struct Brought(Sha256);

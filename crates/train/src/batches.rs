@@ -107,6 +107,13 @@ impl<'a> Deck<'a> {
     }
 }
 
+impl Schedule {
+    /// The batches of the round.
+    pub fn batches<'a>(&self, examples: &Examples<'a>) -> Batches<'a> {
+        Batches::new(*examples, self)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use undertone_kdf::Seed;

@@ -6,8 +6,6 @@ use std::fmt;
 use undertone_kdf::Seed;
 pub use undertone_kernel::rows::Rows;
 
-use crate::batches::Batches;
-
 /// Why a model refuses a request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("model: {0}")]
@@ -58,13 +56,6 @@ pub struct Schedule {
     pub consistency: f32,
     /// The randomness of batches and augmentations.
     pub seed: Seed,
-}
-
-impl Schedule {
-    /// The batches of the round.
-    pub fn batches<'a>(&self, examples: &Examples<'a>) -> Batches<'a> {
-        Batches::new(*examples, self)
-    }
 }
 
 /// A model that can be trained, and whose inner layer gives each row an embedding.
