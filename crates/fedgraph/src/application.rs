@@ -311,9 +311,12 @@ impl Participant for Client {
 
     fn prepare(&mut self, job: &Job) -> Result<(), String> {
         let train = (self.make)(job)?;
-        let seed = self.seed.take().ok_or("this client's seed is in use")?;
+        let seed = self.seed.as_ref().ok_or("this client's seed is in use")?;
+        let seed = Seed::from_bytes(*seed.expose());
+        let saved = saved(self.file.as_deref(), job, seed)?;
+        self.seed = None;
         self.shared = Some(Arc::new(Shared {
-            saved: Mutex::new(saved(self.file.as_deref(), job, seed)?),
+            saved: Mutex::new(saved),
             brings: Mutex::new(Brings::Later(train)),
             votes: Mutex::new(None),
             on_votes: Mutex::new(self.on_votes.take()),

@@ -14,6 +14,7 @@ use crate::{Failure, Show, output, stated};
 
 /// The options of every experiment.
 #[derive(Debug, Args)]
+#[group(skip)]
 pub(crate) struct Common {
     /// A key of the job and its value, such as min_clients=5. The keys are those of a job file of
     /// this application

@@ -26,7 +26,8 @@ use crate::sessions::lock;
 #[derive(Clone, Default)]
 pub(crate) struct Callbacks {
     raised: Raised,
-    /// The thread that called, while a job on a network runs.
+    /// The thread that joined a job on a network. A client that has done that calls nothing
+    /// elsewhere, also when its session outlives the call.
     home: Arc<Mutex<Option<Home>>>,
 }
 
@@ -115,8 +116,16 @@ trait AnyClient: Send {
         config: &Config,
         stop: Pin<Box<dyn Future<Output = ()> + Send>>,
     ) -> PyResult<Result<Joined, JoinError>>;
-    /// Makes the result of the last session of a job on a network. The client is used up.
+    /// Makes the result of the last session of a job on a network, once.
     fn result(&mut self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>>;
+}
+
+/// The error of a caller who names a record too late.
+pub(crate) fn fixed() -> PyErr {
+    PyValueError::new_err(
+        "this client's record is fixed; name it where the client is made, or else before it agrees \
+         to a job, and not at both places",
+    )
 }
 
 enum Part<P: Participant> {
@@ -130,6 +139,8 @@ struct Typed<P: Participant> {
     part: Part<P>,
     callbacks: Callbacks,
     convert: Convert<P::Output>,
+    /// The result of a job on a network.
+    output: Option<P::Output>,
 }
 
 impl<P: Participant> Typed<P> {
@@ -185,15 +196,16 @@ impl<P: Participant> AnyClient for Typed<P> {
         config: &Config,
         stop: Pin<Box<dyn Future<Output = ()> + Send>>,
     ) -> PyResult<Result<Joined, JoinError>> {
-        let mut agreed = lock(self.agreed()?);
-        Ok(runtime.block_on(client::join(config, &mut agreed, stop)))
+        let agreed = Arc::clone(self.agreed()?);
+        self.part = Part::Used;
+        let mut agreed = lock(&agreed);
+        let joined = runtime.block_on(client::join(config, &mut agreed, stop));
+        self.output = agreed.take_output();
+        Ok(joined)
     }
 
     fn result(&mut self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
-        let Part::Agreed(agreed) = std::mem::replace(&mut self.part, Part::Used) else {
-            return Ok(None);
-        };
-        let output = lock(&agreed).take_output();
+        let output = self.output.take();
         output.map(|output| (self.convert)(py, output)).transpose()
     }
 }
@@ -204,6 +216,8 @@ pub(crate) struct PyClient {
     inner: Mutex<Box<dyn AnyClient>>,
     callbacks: Callbacks,
     record: Mutex<Option<Record>>,
+    /// The public keys of all clients in the first session, or none.
+    keys: Mutex<Option<Vec<[u8; 32]>>>,
     /// The names of the client's columns, or none.
     columns: Vec<String>,
 }
@@ -221,9 +235,11 @@ impl PyClient {
                 part: Part::New(brought.part, brought.bring),
                 callbacks: callbacks.clone(),
                 convert: brought.convert,
+                output: None,
             })),
             callbacks,
             record: Mutex::default(),
+            keys: Mutex::default(),
             columns,
         };
         if let Some(record) = record {
@@ -243,6 +259,11 @@ impl PyClient {
     /// The names of the client's columns, or none.
     pub(crate) fn columns(&self) -> &[String] {
         &self.columns
+    }
+
+    /// Whether the client's record is fixed: it has one, or has agreed to a job without.
+    pub(crate) fn has_record(&self) -> bool {
+        lock(&self.record).is_some()
     }
 
     /// The client's record, which is `usual` from now on if it has none.
@@ -277,7 +298,6 @@ impl PyClient {
             .map_err(value)?;
         *lock(&self.callbacks.home) = Some(home);
         let joined = inner.join(&runtime, config, Box::pin(stop));
-        *lock(&self.callbacks.home) = None;
         runtime.shutdown_timeout(std::time::Duration::from_secs(1));
         joined
     }
@@ -296,6 +316,11 @@ impl PyClient {
         Ok(self.inner()?.name())
     }
 
+    #[getter(has_record)]
+    fn is_fixed(&self) -> bool {
+        self.has_record()
+    }
+
     /// The names of the client's columns, or none.
     #[getter(columns)]
     fn names(&self) -> Vec<String> {
@@ -311,11 +336,8 @@ impl PyClient {
 
     /// From now on the client's record is this one.
     fn keep(&self, record: Option<&Bound<'_, PyRecord>>) -> PyResult<()> {
-        if lock(&self.record).is_some() {
-            return Err(PyValueError::new_err(
-                "this client has a record; name it where the client is made, or where it takes \
-                 part, and not at both",
-            ));
+        if self.has_record() {
+            return Err(fixed());
         }
         self.keep_to(record::given(record)?)
     }
@@ -334,6 +356,13 @@ impl PyClient {
     ) -> PyResult<PyParty> {
         let (me, session) = (options::party(index)?, SessionId(session));
         let record = self.record(|| Ok(Record::none()))?;
+        // One record: it compares clients by the keys of one roster.
+        let keys = credentials.as_ref().map(Keys::public).unwrap_or_default();
+        if *lock(&self.keys).get_or_insert_with(|| keys.to_vec()) != keys {
+            return Err(value(
+                "the public keys are others than in this client's first session",
+            ));
+        }
         let peers = match &credentials {
             Some(keys) => Some(keys.peers()),
             // A record on disk must not take the clients for those of an earlier session.

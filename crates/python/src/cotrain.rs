@@ -286,12 +286,14 @@ pub(crate) fn cotrain_client(
         let (public, scaler) = public.map_err(|error| format!("public rows: {error}"))?;
         let values = scaler.apply(own.values());
         let data = Data::new(own.dim(), values, labels.clone(), job.classes).map_err(text)?;
-        given = None;
-        Ok(Inputs {
+        let inputs = Inputs {
             learner: Box::new(PyLearner(learner.clone())),
             data,
             public: Arc::new(public),
-        })
+        };
+        inputs.check(job)?;
+        given = None;
+        Ok(inputs)
     };
     let convert = |py: Python<'_>, step: Step| did(py, step).into_py_any(py);
     let brought = Brought {

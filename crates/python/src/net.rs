@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use undertone::job::record::{Record, default_folder};
 use undertone::node::client::{Config, JoinError, Joined};
 
-use crate::client::PyClient;
+use crate::client::{self, PyClient};
 use crate::costs::{Cost, costs};
 use crate::errors::{self, AbortedError, UndertoneError, value};
 use crate::home::{Caller, Leaves};
@@ -46,6 +46,12 @@ impl Link {
         config.retry = seconds("retry", self.retry)?;
         config.patience = seconds("patience", self.patience)?;
         Ok(config)
+    }
+
+    /// Whether the caller says which record it is.
+    fn names_a_record(&self) -> bool {
+        let is_named = self.record.is_some() || self.record_name.is_some();
+        is_named || self.records.is_some() || self.accept_volatile
     }
 
     /// The record of the data of the client in `config`.
@@ -102,9 +108,12 @@ pub(crate) fn join(
     client: &Bound<'_, PyClient>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<(Py<PyAny>, Spent)> {
-    let client = client.get();
-    let mut config = link.config(py)?.with_columns(client.columns());
-    let record = client.record(|| link.record(&config))?;
+    let own = client.get();
+    let mut config = link.config(py)?.with_columns(own.columns());
+    if own.has_record() && link.names_a_record() {
+        return Err(client::fixed());
+    }
+    let record = own.record(|| link.record(&config))?;
     let caller = Caller::new(link.interrupt);
     let home = caller.home();
     if let Some(progress) = progress {
@@ -121,7 +130,7 @@ pub(crate) fn join(
         let stop = async {
             let _ = stopped.await;
         };
-        client.join(&config, home, stop)
+        own.join(&config, home, stop)
     });
     let joined = joined?;
     let raised = match raised {
@@ -138,7 +147,7 @@ pub(crate) fn join(
         }
         error
     })?;
-    let result = client.result(py)?;
+    let result = own.result(py)?;
     let result = result
         .ok_or_else(|| AbortedError::new_err("the job ended without a result for this client"))?;
     Ok((result, spent(&joined)))

@@ -217,6 +217,11 @@ impl Keys {
         Arc::new(self.1.iter().enumerate().map(peer).collect())
     }
 
+    /// The public keys of all clients, in order.
+    pub(crate) fn public(&self) -> &[[u8; 32]] {
+        &self.1
+    }
+
     pub(crate) fn credentials(&self, me: PartyId) -> PyResult<Credentials> {
         let identity = Identity::from_pem(&self.0).map_err(value)?;
         let own = me.index().and_then(|index| self.1.get(index));

@@ -126,6 +126,7 @@ pub(crate) fn pssl_client(
         let values = values.map_err(|error| error.to_string())?;
         let data = Data::new(rows.dim(), values, labels.clone());
         let data = data.map_err(|error| error.to_string())?;
+        data.check(job).map_err(|error| error.to_string())?;
         given = None;
         Ok(data)
     };

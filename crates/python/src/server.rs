@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use pyo3::prelude::*;
 use undertone::job::{Application, Next, SessionContext};
 use undertone::kdf::Seed;
-use undertone::party::{PartyId, SessionId};
+use undertone::party::{Abort, Aborted, Inbox, Party, PartyId, Phase, SessionId, Step};
 
 use crate::drive::Convert;
 use crate::errors::{misuse, numbers, value};
@@ -73,16 +73,60 @@ impl<A: Application> AnyServer for Typed<A> {
         let place = (at.me, at.id);
         let party = lock(&self.application).server(at, members);
         let (application, is_done) = (Arc::clone(&self.application), Arc::clone(&self.is_done));
-        let party = party.map_err(misuse)?.map(move |report| {
-            let next = lock(&application).ended(Ok(&report));
+        let ended = move |report: Result<&A::Report, &Aborted>| {
+            let next = lock(&application).ended(report);
             *lock(&is_done) = next == Next::Done;
-            report
-        });
+        };
+        let party = Watched {
+            party: party.map_err(misuse)?,
+            ended,
+        };
         Ok(PyParty::new(place, party, Arc::clone(&self.convert)))
     }
 
     fn look(&self, py: Python<'_>, what: &str) -> PyResult<Py<PyAny>> {
         (self.look)(py, &lock(&self.application), what)
+    }
+}
+
+/// A server's party whose end its application learns.
+struct Watched<P, F> {
+    party: P,
+    ended: F,
+}
+
+impl<P, F> Party for Watched<P, F>
+where
+    P: Party,
+    F: FnOnce(Result<&P::Output, &Aborted>) + Send,
+{
+    type Output = P::Output;
+
+    fn phase(&self) -> Phase {
+        self.party.phase()
+    }
+
+    fn step(self, inbox: Inbox) -> Result<Step<Self>, Abort> {
+        let Self { party, ended } = self;
+        let phase = party.phase();
+        match party.step(inbox) {
+            Ok(Step::Continue { out, need, next }) => {
+                Ok(Step::wait(out, need, Self { party: next, ended }))
+            }
+            Ok(Step::Done { out, output }) => {
+                ended(Ok(&output));
+                Ok(Step::done(out, output))
+            }
+            Err(cause) => {
+                let party = PartyId::SERVER;
+                ended(Err(&Aborted {
+                    party,
+                    phase,
+                    cause: cause.clone(),
+                }));
+                Err(cause)
+            }
+        }
     }
 }
 

@@ -237,6 +237,11 @@ pub(crate) fn train_client(
         ));
     }
     let own = table::labelling(&rows, labels, columns.clone(), classes)?;
+    if !is_stated && !own.names().is_empty() {
+        return Err(value(
+            "labels are names; state all classes (classes=), in an order that all clients share",
+        ));
+    }
     let (digests, mut secret) = (rows.digests(), None);
     let noise = match noise {
         None => None,
@@ -258,9 +263,11 @@ pub(crate) fn train_client(
         }
         let rows = loaded.as_ref().ok_or("the rows are in use")?;
         let data = Data::for_job(job, rows, &own, noise.as_ref())?;
-        loaded = None;
         let model = Box::new(PyModel(model.clone()));
-        Ok(Inputs { model, data })
+        let inputs = Inputs { model, data };
+        inputs.check(job)?;
+        loaded = None;
+        Ok(inputs)
     };
     let convert = |py: Python<'_>, step: Step| did(py, step).into_py_any(py);
     let brought = Brought {

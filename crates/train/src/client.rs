@@ -23,6 +23,30 @@ impl fmt::Debug for Inputs {
     }
 }
 
+impl Inputs {
+    /// Checks that the rows and the model fit a job.
+    ///
+    /// # Errors
+    /// What differs.
+    pub fn check(&self, job: &Job) -> Result<(), String> {
+        check(&*self.model, &self.data, job)
+    }
+}
+
+fn check(model: &dyn Model, data: &Data, job: &Job) -> Result<(), String> {
+    let pairs = [
+        ("features", data.rows().dim, job.features),
+        ("classes", data.labelling().classes(), job.classes),
+        ("model parameters", model.params().len(), job.parameters),
+    ];
+    for (what, have, due) in pairs {
+        if have != due {
+            return Err(format!("{what}: {have}, the job has {due}"));
+        }
+    }
+    Ok(())
+}
+
 /// What a client keeps between sessions.
 pub(crate) struct ClientState {
     pub(crate) model: Box<dyn Model>,
@@ -46,21 +70,7 @@ impl From<Inputs> for ClientState {
 
 impl ClientState {
     pub(crate) fn check(&self, job: &Job) -> Result<(), String> {
-        let pairs = [
-            ("features", self.data.rows().dim, job.features),
-            ("classes", self.data.labelling().classes(), job.classes),
-            (
-                "model parameters",
-                self.model.params().len(),
-                job.parameters,
-            ),
-        ];
-        for (what, have, due) in pairs {
-            if have != due {
-                return Err(format!("{what}: {have}, the job has {due}"));
-            }
-        }
-        Ok(())
+        check(&*self.model, &self.data, job)
     }
 }
 

@@ -15,7 +15,7 @@ use undertone_lab::output::Output;
 /// The array of parameters in a file.
 const PARAMS: &str = "params";
 
-/// The parameters in an .npz file: its array `params`, or its only one.
+/// The parameters in an .npz file: its array `params`.
 pub(super) fn params(path: &Path) -> Result<Vec<f32>, Failure> {
     let unusable = |why: String| Failure::in_file(path, why);
     let file = File::open(path).map_err(|error| Failure::in_file(path, error))?;
@@ -66,6 +66,10 @@ pub(super) fn server(job: Job, first: Vec<f32>, path: &Path) -> Result<Server, F
 pub(super) fn served(server: Server, model: Option<PathBuf>) -> Result<Served<Server>, Failure> {
     if let Some(path) = &model {
         Output::create(path).map_err(|failure| failure.of("--model"))?;
+        if server.state().census.is_some() {
+            // An earlier process has begun the job, and may have finished the last round.
+            write(&server.state().model, path)?;
+        }
     }
     Ok(Served::new(server).observe(move |report| {
         let Report::Trained(round) = report else {

@@ -87,8 +87,8 @@ class Client(Generic[R_co]):
         public_keys: PublicKeys | None = None,
         seed: bytes | int | None = None,
     ) -> Session[R_co]:
-        """The client's party in a session of ``job``. Parties of earlier sessions can do nothing
-        more.
+        """The client's party in a session of ``job``. It begins when the session before has
+        ended.
 
         ``session`` is the id that the server chose, 32 bytes, ``number`` that of the session in the
         job. ``index`` is the client's number, the same in all sessions of a job. ``key`` and
@@ -146,8 +146,8 @@ class Server(Generic[R_co]):
     ``checkpoint`` is a file in which the server keeps the state of the job. A server with the same
     job and the same file continues the job. What it must remember is in the file before
     :meth:`session` returns: no round begins twice. The file is removed when the job is done, unless
-    the application says otherwise. A round that fails is over; the next session has the next
-    number.
+    the application says otherwise. A session that fails is followed by another one, until
+    ``done``: of training and co-training with the next number, of others with the same.
     """
 
     _server: _engine.Server

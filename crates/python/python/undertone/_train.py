@@ -328,13 +328,20 @@ def train(
     least = parameters.get("min_clients", 3)
     if len(clients) < least:
         raise ValueError(f"{len(clients)} clients, at least {least} are needed")
+    scale = _checks.positive("scale", parameters.get("scale") or 1.0)
+
+    def scaled(rows: Any, what: str) -> NDArray[np.float32]:
+        if scale == 1:
+            return as_matrix(rows, what)
+        return np.asarray(as_matrix(rows, what, np.float64) / scale, np.float32, "C")
+
     features = [
-        as_matrix(rows, f"client {client}: features") for client, (rows, _) in enumerate(clients)
+        scaled(rows, f"client {client}: features") for client, (rows, _) in enumerate(clients)
     ]
     known = [as_classes(labels) for _, labels in clients]
     tested = None
     if test is not None:
-        tested = as_matrix(test[0], "test features"), as_classes(test[1])
+        tested = scaled(test[0], "test features"), as_classes(test[1])
     if classes is None:
         seen = [*known, *([] if tested is None else [tested[1]])]
         classes = max(2, 1 + max((int(one.max()) for one in seen if one.size), default=-1))

@@ -189,7 +189,10 @@ def secure(
         if category == "train":
             return _take(agreed, message, context, call_next)
         if category == "query" and _wire.is_ours(action):
-            return call_next(message, context)
+            reply = call_next(message, context)
+            if reply.has_content() and _wire.without_ours(reply.content):
+                raise Told(f"the handler of {action!r} replies in the clear; client() does not")
+            return reply
         if evaluate != "clear":
             raise Told(
                 f"replies to {category!r} messages are in the clear; this client refuses them. "

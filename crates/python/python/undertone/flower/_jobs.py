@@ -25,7 +25,8 @@ from ._wire import Terms, Told
 if TYPE_CHECKING:
     from flwr.clientapp.typing import ClientAppCallable
 
-MEMO = "undertone.memo"
+MEMO = "undertone.memo."
+"""The beginning of the name of what objects have done, before that of the application."""
 
 REPLAYED: dict[str, type[Job]] = {"label": LabelJob, "train": TrainJob}
 """The applications whose frames can travel in Flower's messages. For each message the client runs
@@ -84,7 +85,13 @@ def client(
     _state.check_record(record)
 
     def made(context: Context, told: Terms) -> Client[Any]:
-        brought = _state.own(lambda: make(context), "making the client")
+        def without_a_record() -> Client[Any]:
+            brought = make(context)
+            if brought._client.has_record:
+                raise ValueError("make returns a client with a record; give it to client()")
+            return brought
+
+        brought = _state.own(without_a_record, "making the client")
         application = told.text("application")
         if brought.application != application:
             raise Told(
@@ -124,7 +131,8 @@ def client(
         step = told.number("step")
         if step == 0:
             _state.clean(folder, kept.session)
-        memo = _memo(context, kept.session)
+        memo_of = MEMO + application
+        memo = _memo(context, memo_of, kept.session)
         brought._remember(memo)
 
         def begun() -> Session[Any]:
@@ -152,8 +160,8 @@ def client(
         else:
             kept.save(told, bundle)
         _state.keep(context, answers)
-        context.state[MEMO] = ArrayRecord({name: Array(array) for name, array in memo.items()})
-        context.state[f"{MEMO}.of"] = ConfigRecord({"session": kept.session})
+        context.state[memo_of] = ArrayRecord({name: Array(array) for name, array in memo.items()})
+        context.state[f"{memo_of}.of"] = ConfigRecord({"session": kept.session})
         said = _wire.said(index, party.done, brought._client.columns, step)
         return Message(_wire.carry(RecordDict({_wire.TERMS: said}), reply), reply_to=message)
 
@@ -229,13 +237,13 @@ def _agree(brought: Client[Any], job: Job, is_signed: bool) -> None:
         raise Told(str(why))
 
 
-def _memo(context: Context, session: bytes) -> dict[str, NDArray[Any]]:
+def _memo(context: Context, name: str, session: bytes) -> dict[str, NDArray[Any]]:
     """What the objects of a client have done in this session."""
-    if f"{MEMO}.of" not in context.state:
+    if f"{name}.of" not in context.state:
         return {}
-    if context.state.config_records[f"{MEMO}.of"].get("session") != session:
+    if context.state.config_records[f"{name}.of"].get("session") != session:
         return {}
-    record = context.state.array_records[MEMO]
+    record = context.state.array_records[name]
     return {name: np.asarray(array.numpy(), np.float32) for name, array in record.items()}
 
 

@@ -116,10 +116,16 @@ def train(
     places = None if not job.malicious_server or roster is None else len(read(roster))
     run = TrainRun(np.asarray(params, np.float32), [], [])
     ids = sorted(grid.get_node_ids() if nodes is None else nodes)
-    if places is not None or not kept.nodes:
+    server = TrainServer(job, params=params, checkpoint=checkpoint)
+    # Before the census anybody may still come.
+    if places is not None or server.clients is None:
         kept.nodes = _hello(grid, ids, entries, action, places, timeout, poll, run)
         kept.save()
-    server = TrainServer(job, params=params, checkpoint=checkpoint)
+    elif not kept.nodes:
+        raise UndertoneError(
+            f"{checkpoint} has a job that has begun, and {checkpoint}.nodes is missing: it has the "
+            "node of each client"
+        )
 
     failed = 0
     while True:
