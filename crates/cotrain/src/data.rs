@@ -266,3 +266,19 @@ impl Data {
         (values, classes)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_prepares_public_rows_and_own_rows_alike() {
+        let values = [1.0, 10.0, 3.0, 10.0];
+        let (public, scaler) = Public::prepared(true, 2, &values).unwrap();
+        assert_eq!(public.rows().values, [-1.0, 0.0, 1.0, 0.0]);
+        assert_eq!(scaler.apply(&[5.0, 11.0]), [3.0, 1.0]);
+        let (public, scaler) = Public::prepared(false, 2, &values).unwrap();
+        assert_eq!(public.rows().values, [1.0, 10.0, 3.0, 10.0]);
+        assert_eq!(scaler.apply(&[5.0, 0.1]), [5.0, 0.1_f32]);
+    }
+}

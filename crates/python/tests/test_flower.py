@@ -1161,6 +1161,31 @@ def test_every_application_by_grpc(application: str, tmp_path: Path) -> None:
     assert all(trial.is_right(index, one) for index, one in found.items())
 
 
+def test_a_handler_of_jobs_replies_nothing_in_the_clear(tmp_path: Path) -> None:
+    app = ClientApp(mods=[secure(**RULES)])
+
+    @app.query("undertone_statistics")
+    def reveal(message: Message, context: Context) -> Message:
+        return Message(RecordDict({"rows": MetricRecord({"mean": 4.7})}), reply_to=message)
+
+    grid = FakeGrid(app, 3, tmp_path)
+    asked = Message(RecordDict(), 100, "query.undertone_statistics")
+    grid.push_messages([asked])
+    assert "replies in the clear" in why(grid.replies[-1])
+
+
+def test_a_node_names_its_record_to_the_handler(tmp_path: Path) -> None:
+    rows = Rows()
+
+    def make(context: Context) -> undertone.LabelClient:
+        return undertone.LabelClient(*rows.load(context), record=undertone.Record.simulated())
+
+    app = ClientApp(mods=[secure(**RULES)])
+    app.query("undertone")(taking_part(make, rows.save, record=SIMULATED))
+    with pytest.raises(undertone.RefusedError, match="making the client failed"):
+        propagate(FakeGrid(app, 5, tmp_path))
+
+
 def test_jobs_that_cannot_be_replayed_say_so(tmp_path: Path) -> None:
     trial = trials()["pssl"]
     app = ClientApp(mods=[secure(**RULES)])

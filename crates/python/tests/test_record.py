@@ -346,3 +346,26 @@ def test_noise_is_drawn_from_one_secret(records: Callable[[int], Record]) -> Non
     client(bytes(32))
     with pytest.raises(undertone.RefusedError, match="was drawn from another secret"):
         client(b"1" * 32)
+
+
+def test_a_record_is_named_once_and_in_time(records: Callable[[int], Record]) -> None:
+    job = undertone.LabelJob(bits=128, classes=2)
+    named = undertone.LabelClient(rows[0], known[0], record=records(0))
+    with pytest.raises(ValueError, match="record is fixed"):
+        named.keep(records(1))
+    late = undertone.LabelClient(rows[0], known[0])
+    late.agree(job, signed=False)
+    with pytest.raises(ValueError, match="record is fixed"):
+        late.keep(records(0))
+
+
+def test_a_client_keeps_to_the_keys_of_its_first_session(
+    records: Callable[[int], Record],
+) -> None:
+    job = undertone.LabelJob(bits=128, classes=2, malicious_server=True)
+    client = undertone.LabelClient(rows[0], known[0], record=records(0))
+    public = [undertone.public_key(keys[one]) for one in range(3)]
+    client.session(job, bytes(32), index=0, key=keys[0], public_keys=public)
+    other = [public[0], *[undertone.public_key(keys[one]) for one in (3, 4)]]
+    with pytest.raises(ValueError, match="others than in this client's first session"):
+        client.session(job, b"1" * 32, index=0, key=keys[0], public_keys=other)

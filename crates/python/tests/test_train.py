@@ -481,6 +481,55 @@ def test_parties_without_io(dealt: Callable[..., Dealt]) -> None:
     assert (server.params != 0).any()
 
 
+def test_a_client_that_declines_a_job_takes_the_next(dealt: Callable[..., Dealt]) -> None:
+    own = Own(dealt()[0])
+    client = own.client(0)
+    wrong = TrainJob(features=FEATURES, classes=CLASSES, parameters=7)
+    with pytest.raises(ValueError, match="model parameters: 650, the job has 7"):
+        client.agree(wrong, signed=False)
+    client.agree(own.job, signed=False)
+    with pytest.raises(undertone.RefusedError, match="another job than the client agreed to"):
+        client.agree(TrainJob.read(wrong.offer), signed=False)
+
+
+def test_names_of_classes_are_stated(dealt: Callable[..., Dealt]) -> None:
+    rows = np.ones((3, FEATURES))
+    with pytest.raises(ValueError, match="labels are names; state all classes"):
+        TrainClient(Softmax(), rows, ["a", "b", "a"])  # type: ignore[arg-type]
+    TrainClient(Softmax(), rows, ["a", "b", "a"], classes=["b", "a"])  # type: ignore[arg-type]
+
+
+def test_the_job_says_by_what_features_are_divided(dealt: Callable[..., Dealt]) -> None:
+    (features, labels), _ = dealt(clients=5, rows=40)[0][0], None
+    own = Own([(16 * np.asarray(features), labels)] * 5, scale=16.0)
+    seen: list[Array] = []
+
+    class Seeing(Softmax):
+        def embed(self, rows: Array) -> Array:
+            seen.append(rows)
+            return super().embed(rows)
+
+    server = own.server()
+    for _ in range(3):
+        party = server.session(5)
+        undertone.run(party, [own.party(one, party, Seeing()) for one in party.clients])
+    assert seen and np.array_equal(seen[0], np.asarray(features, np.float32))
+
+
+def test_a_server_learns_that_a_session_failed(dealt: Callable[..., Dealt]) -> None:
+    own = Own(dealt()[0])
+    server = own.server()
+    for _ in range(5):  # the attempts of a server
+        assert not server.done
+        party = server.session(5)
+        for one in range(5):
+            party.gone(one)
+        with pytest.raises(undertone.AbortedError):
+            while party.poll():
+                pass
+    assert server.done
+
+
 def test_parties_with_keys_and_noise(dealt: Callable[..., Dealt]) -> None:
     own = Own(dealt()[0], malicious_server=True)
     keys = [undertone.generate_key() for _ in range(5)]

@@ -98,3 +98,56 @@ fn write(params: &[f32], path: &Path) -> Result<(), Failure> {
     arrays_to_npz(&mut bytes, &arrays).map_err(|error| Failure::in_file(path, error))?;
     Output::create(path)?.write(|w| w.write_all(&bytes.into_inner()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(name: &str, shape: Vec<usize>, values: Vec<f32>) -> tempfile::NamedTempFile {
+        let mut arrays = Arrays::new();
+        arrays.push(name, shape, values).unwrap();
+        let mut bytes = Cursor::new(Vec::new());
+        arrays_to_npz(&mut bytes, &arrays).unwrap();
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), bytes.into_inner()).unwrap();
+        file
+    }
+
+    #[test]
+    fn the_first_model_decides_how_many_parameters_there_are() {
+        let first = file(PARAMS, vec![3], vec![0.5, -1.0, 2.0]);
+        let read = params(first.path()).unwrap();
+        assert_eq!(read, [0.5, -1.0, 2.0]);
+        let text = "application = \"train\"\nfeatures = 2\nclasses = 2\nmodel = \"ours\"\n";
+        let job = parse(text, true, read.len()).unwrap();
+        assert_eq!((job.parameters, &job.model[..]), (3, "ours"));
+        let server = server(job, read, first.path()).unwrap();
+        assert_eq!(server.state().model, [0.5, -1.0, 2.0]);
+
+        let job = parse(&format!("{text}parameters = 4\n"), true, 3).unwrap();
+        let why = super::server(job, vec![0.0; 3], first.path()).unwrap_err();
+        assert!(
+            why.message
+                .contains("it has 3 parameters, the model of the job 4")
+        );
+    }
+
+    #[test]
+    fn a_file_without_parameters_is_refused() {
+        let other = file("weights", vec![2], vec![0.0; 2]);
+        let why = params(other.path()).unwrap_err();
+        assert!(
+            why.message.contains("no array \"params\""),
+            "{}",
+            why.message
+        );
+        let square = file(PARAMS, vec![1, 2], vec![0.0; 2]);
+        let why = params(square.path()).unwrap_err();
+        assert!(
+            why.message.contains("[parameters] is needed"),
+            "{}",
+            why.message
+        );
+        assert!(params(Path::new("/nonexistent.npz")).is_err());
+    }
+}
