@@ -224,8 +224,8 @@ impl undertone_job::Job for Job {
 }
 
 impl Job {
-    /// A job with these public rows, and the defaults: majority, winners, no noise, ten exchanges,
-    /// at least three clients.
+    /// A job with these public rows as they are, and otherwise the defaults: majority, winners, no
+    /// noise, ten exchanges, at least three clients.
     pub fn new(rows: usize, features: usize, classes: usize, public: [u8; 32]) -> Self {
         Self {
             rows,

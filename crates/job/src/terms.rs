@@ -140,16 +140,6 @@ pub fn meets<J: Job, T: Terms<J>>(terms: &T, job: &J, signed: bool) -> Result<()
     )
 }
 
-/// The job of an offer, if it meets the terms.
-///
-/// # Errors
-/// Why the client declines, and the term that would change that.
-pub fn agreed<J: Job, T: Terms<J>>(terms: &T, offer: &[u8], signed: bool) -> Result<J, Decline> {
-    let job = settle::from_offer(offer).map_err(Decline::telling)?;
-    holds(terms, &job, signed)?;
-    Ok(job)
-}
-
 /// As [`meets`], for a client that declines.
 ///
 /// # Errors

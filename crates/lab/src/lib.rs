@@ -15,6 +15,9 @@
 //! | [`input`], [`output`] | all | reads data sets; writes files whole or not at all |
 //! | [`interrupt`] | all | removes temporary files and child processes after a signal |
 //! | [`plot`] | `label` | draws accuracy, and rows by class |
+//! | `driver` | `train`, `cotrain`, `pssl`, `fedgraph` | options, outputs, trials side by side |
+//! | `cotrain` | `cotrain` | compares clients alone, co-trained, and with all rows at one place |
+//! | [`pssl`] | `pssl` | compares graphs of all rows, between clients, and of clients alone |
 //! | `fedgraph` | `fedgraph` | compares ways to predict rows with features at several clients |
 //! | `train` | `train` | compares sources of labels for a model that clients train |
 //! | [`report`] | all | cost tables |

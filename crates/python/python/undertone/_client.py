@@ -143,11 +143,12 @@ class Server(Generic[R_co]):
             ...                       # move frames between party and the clients party.clients
             report = party.result()
 
-    ``checkpoint`` is a file in which the server keeps the state of the job. A server with the same
-    job and the same file continues the job. What it must remember is in the file before
-    :meth:`session` returns: no round begins twice. The file is removed when the job is done, unless
-    the application says otherwise. A session that fails is followed by another one, until
-    ``done``: of training and co-training with the next number, of others with the same.
+    ``checkpoint``, where there is such an argument, is a file in which the server keeps the state
+    of the job. A server with the same job and the same file continues the job. What it must
+    remember is in the file before :meth:`session` returns: no round begins twice. The file is
+    removed when the job is done, unless the application says otherwise. A session that fails is
+    followed by another one, until ``done``: of training and co-training with the next number, of
+    others with the same.
     """
 
     _server: _engine.Server
