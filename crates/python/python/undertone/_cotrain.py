@@ -118,7 +118,7 @@ def public_digest(public: Any, *, standardise: bool = True) -> bytes:
 
     >>> import undertone
     >>> undertone.public_digest([[1.0, 2.0], [3.0, 4.0]]).hex()[:16]
-    'bdc20cf59fd59074'
+    '1929571aa34bb931'
     """
     return _engine.public_digest(
         _as_loaded(public, "public rows"), _checks.flag("standardise", standardise)
