@@ -276,6 +276,11 @@ impl PyClient {
         Ok(record)
     }
 
+    /// The client's record, to read it. None is fixed by that.
+    fn looked_up(&self) -> Record {
+        lock(&self.record).clone().unwrap_or_else(Record::none)
+    }
+
     fn keep_to(&self, record: Record) -> PyResult<()> {
         self.inner()?.keep_to(record.clone())?;
         *lock(&self.record) = Some(record);
@@ -382,14 +387,14 @@ impl PyClient {
     /// The last round of training in which the record lets the client have begun, if it has a
     /// census.
     fn last_round(&self, py: Python<'_>) -> PyResult<Option<u32>> {
-        let record = self.record(|| Ok(Record::none()))?;
+        let record = self.looked_up();
         let census = py.detach(|| record.census()).map_err(value)?;
         Ok(census.map(|census| census.last))
     }
 
     /// The last exchange of co-training in which the client voted; 0 before the first.
     fn last_vote(&self, py: Python<'_>) -> PyResult<u32> {
-        let record = self.record(|| Ok(Record::none()))?;
+        let record = self.looked_up();
         py.detach(|| record.last_vote()).map_err(value)
     }
 }

@@ -353,6 +353,9 @@ def test_a_record_is_named_once_and_in_time(records: Callable[[int], Record]) ->
     named = undertone.LabelClient(rows[0], known[0], record=records(0))
     with pytest.raises(ValueError, match="record is fixed"):
         named.keep(records(1))
+    looked = undertone.TrainClient(Softmax(30, 2), rows[0], known[0])
+    assert looked.last is None
+    looked.keep(records(0))
     late = undertone.LabelClient(rows[0], known[0])
     late.agree(job, signed=False)
     with pytest.raises(ValueError, match="record is fixed"):
