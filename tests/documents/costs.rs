@@ -343,10 +343,10 @@ fn the_ledger_of_a_graph_network_has_the_totals() {
     let (m, near, columns, steps) = (7, 4, 3, 3);
     let (k, d, q, c) = (ROWS / 6, WIDTH, QUERIES, CLASSES);
     for cut in [Cut::Embeddings, Cut::Server, Cut::Client] {
-        let simulation = fedgraph::simulation(m, cut, |job| {
+        let mut simulation = fedgraph::simulation(m, cut, |job| {
             (job.steps, job.predict, job.reveal_embeddings) = (3, Predict::Graph, true);
         });
-        let run = simulation.run().unwrap();
+        let run = simulation.run(Network::new()).unwrap();
         assert_eq!((run.report.clusters, run.report.graph.features()), (k, m));
         let features = Phased {
             sent: (16 + 8 * columns) * 2,

@@ -149,13 +149,13 @@ fn pssl(reveal: Reveal) -> String {
 }
 
 fn fedgraph(cut: Cut, predict: Predict) -> String {
-    let simulation = fedgraph::simulation(4, cut, |job| {
+    let mut simulation = fedgraph::simulation(4, cut, |job| {
         job.steps = 3;
         job.predict = predict;
         job.reveal_embeddings = cut == Cut::Server;
     });
     let mut frames = Frames::default();
-    let run = simulation.run_over(frames.network()).unwrap();
+    let run = simulation.run(frames.network()).unwrap();
     assert!(run.clients.iter().all(Result::is_ok));
     frames.digest()
 }

@@ -17,8 +17,8 @@ use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Network, Node, PartyId, Phase};
 use undertone::pssl::{self, EDGES, Reveal};
 use undertone::rounds::Job;
+use undertone::simulate::GarbleSimulation;
 use undertone::simulate::garble::{EVALUATOR, GARBLER};
-use undertone::simulate::{GarbleSimulation, GraphSimulation};
 use undertone::sum::Trust;
 use undertone::train::{Client, PseudoLabels, Report, Sampling, Step};
 use undertone_tests::cotrain::{World, votes};
@@ -522,39 +522,36 @@ fn every_message_of_a_graph_between_pairs_has_its_predicted_length() {
 /// are the features of each client.
 fn hold_graph(cut: Cut, columns: &[&[&str]], change: impl Fn(&mut fedgraph::Job)) {
     let clients = columns.len();
-    let mut job = fedgraph_runs::job(clients, cut);
-    (job.steps, job.every) = (3, 2);
-    change(&mut job);
-    let inputs = columns.iter().enumerate().map(|(client, columns)| {
-        let mut inputs = fedgraph_runs::inputs(client, clients, 2.0);
-        inputs.columns = columns.iter().map(|name| (*name).to_owned()).collect();
-        std::sync::Arc::new(inputs)
+    let mut world = fedgraph_runs::World::new(clients, cut).with(|job| {
+        (job.steps, job.every) = (3, 2);
+        change(job);
     });
-    let mut simulation =
-        GraphSimulation::new(job.clone(), inputs.collect(), Seed::from_bytes([7; 32]));
+    let job = world.jobs.0.clone();
+    for (inputs, columns) in world.inputs.iter_mut().zip(columns) {
+        inputs.columns = columns.iter().map(|name| (*name).to_owned()).collect();
+    }
     // It continues after step 2, of which all have the second but last checkpoint.
     for step in [0, 2] {
-        let who = PartyId::client(1);
-        let last = simulation.saved(who);
+        let last = &mut world.saved[2];
         if step > 0 && last.len() == 2 {
-            simulation.replace(who, last[1..].to_vec());
+            last.remove(0);
         }
-        let saved = |who| simulation.saved(who).len();
-        let counts: Vec<usize> = (0..clients).map(|c| saved(PartyId::client(c))).collect();
+        let counts: Vec<usize> = world.saved[1..].iter().map(Vec::len).collect();
         let mut sent = Lengths::new();
         let network = Network::new().intercept(|from, to, frame| {
             let list = sent.entry((from, to, frame[4])).or_default();
             list.push(frame.len() - HEADER_LEN);
         });
-        let run = simulation.run_over(network).unwrap();
+        let run = world.run(network).unwrap();
+        let report = run.server.unwrap();
         assert!(run.clients.iter().all(Result::is_ok));
         for list in sent.values_mut() {
             list.sort_unstable();
         }
         let shape = GraphShape {
             columns: columns.iter().map(|columns| columns.len()).collect(),
-            graph: run.report.graph.clone(),
-            clusters: run.report.clusters,
+            graph: report.graph,
+            clusters: report.clusters,
             saved: counts,
             step: if job.steps == 0 { 0 } else { step },
         };
@@ -565,7 +562,7 @@ fn hold_graph(cut: Cut, columns: &[&[&str]], change: impl Fn(&mut fedgraph::Job)
         assert_eq!(sent.len(), due.len(), "{job:?}");
         hold_sparing(&due, &run.ledgers, |who, phase| spared(&shape, who, phase));
         hold_rounds(&job, &shape, &run.ledgers);
-        simulation = simulation.again(Seed::from_bytes([8; 32]));
+        world = world.again(run.saved, 8);
     }
 }
 
@@ -619,14 +616,14 @@ fn long_messages_of_a_graph_network_have_their_predicted_lengths() {
                 queries: fedgraph::Matrix::zeros(0, width),
             })
         };
-        let clients = (0..3).map(inputs).collect();
-        let simulation = GraphSimulation::new(job.clone(), clients, Seed::from_bytes([7; 32]));
+        let clients = (0..3).map(inputs);
+        let simulation = fedgraph::simulation(job.clone(), clients, Seed::from_bytes([7; 32]));
         let mut sent = Lengths::new();
         let network = Network::new().intercept(|from, to, frame| {
             let list = sent.entry((from, to, frame[4])).or_default();
             list.push(frame.len() - HEADER_LEN);
         });
-        let run = simulation.run_over(network).unwrap();
+        let run = simulation.unwrap().run(network).unwrap();
         for list in sent.values_mut() {
             list.sort_unstable();
         }

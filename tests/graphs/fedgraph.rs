@@ -2,9 +2,8 @@
 //! run that ended early continues as if it had not.
 
 use undertone::fedgraph::{Cut, Job, Matrix, Predict};
-use undertone::kdf::Seed;
-use undertone::party::PartyId;
-use undertone_tests::fedgraph::{QUERIES, in_the_clear, inputs, job, simulation};
+use undertone::party::Network;
+use undertone_tests::fedgraph::{QUERIES, Session, World, in_the_clear, simulation};
 
 fn distance(a: &Matrix, b: &Matrix) -> f64 {
     assert_eq!((a.rows(), a.columns()), (b.rows(), b.columns()));
@@ -12,10 +11,11 @@ fn distance(a: &Matrix, b: &Matrix) -> f64 {
     pairs.map(|(a, b)| (a - b).abs()).fold(0.0, f64::max)
 }
 
-/// The weights of a run, from the checkpoints of a client and the server.
-fn weights(simulation: &undertone::simulate::GraphSimulation) -> Vec<f64> {
-    let of = |party| simulation.saved(party)[0].weights().to_vec();
-    [of(PartyId::client(0)), of(PartyId::SERVER)].concat()
+/// The weights of a session, from the checkpoints of a client and the server.
+fn weights(session: &Session) -> Vec<f64> {
+    [1, 0]
+        .map(|place: usize| session.saved[place][0].weights())
+        .concat()
 }
 
 fn same_as_clear(clients: usize, cut: Cut, steps: u32) {
@@ -25,15 +25,13 @@ fn same_as_clear(clients: usize, cut: Cut, steps: u32) {
         job.predict = Predict::Graph;
         job.reveal_embeddings = true;
     };
-    let simulation = simulation(clients, cut, change);
-    let run = simulation.run().unwrap();
+    let world = World::new(clients, cut).with(change);
+    let run = world.run(Network::new()).unwrap();
+    let report = run.server.as_ref().unwrap();
     let outcomes: Vec<_> = run.clients.iter().map(|c| c.as_ref().unwrap()).collect();
 
-    let inputs: Vec<_> = (0..clients).map(|c| inputs(c, clients, 2.0)).collect();
-    let mut job = job(clients, cut);
-    change(&mut job);
     let graph = outcomes[0].clients.clone();
-    let mut clear = in_the_clear(&simulation, &job, graph, &inputs);
+    let mut clear = in_the_clear(&run, &world.jobs.0, graph, &world.inputs);
     let mut loss = f64::INFINITY;
     for _ in 0..steps {
         loss = clear.step();
@@ -44,7 +42,7 @@ fn same_as_clear(clients: usize, cut: Cut, steps: u32) {
         .iter()
         .flat_map(|a| a.values().to_vec())
         .collect();
-    let secure = weights(&simulation);
+    let secure = weights(&run);
     assert_eq!(own.len(), secure.len());
     let far = own
         .iter()
@@ -52,12 +50,12 @@ fn same_as_clear(clients: usize, cut: Cut, steps: u32) {
         .map(|(a, b)| (a - b).abs())
         .fold(0.0, f64::max);
     assert!(far < 1e-3, "{cut}: weights differ by {far}");
-    let lost = outcomes[0].loss.or(run.report.loss).unwrap();
+    let lost = outcomes[0].loss.or(report.loss).unwrap();
     assert!(
         (lost - loss).abs() < 1e-3,
         "{cut}: losses {lost} and {loss}"
     );
-    let queries: Vec<Matrix> = inputs.iter().map(|own| own.queries.clone()).collect();
+    let queries: Vec<Matrix> = world.inputs.iter().map(|own| own.queries.clone()).collect();
     let predicted = clear.predict(&queries);
     for outcome in outcomes {
         assert!(
@@ -65,7 +63,7 @@ fn same_as_clear(clients: usize, cut: Cut, steps: u32) {
             "{cut}"
         );
         let votes = outcome.votes.as_ref().unwrap();
-        assert!(distance(votes, &inputs[0].probabilities) < 1e-9);
+        assert!(distance(votes, &world.inputs[0].probabilities) < 1e-9);
     }
 }
 
@@ -79,7 +77,7 @@ fn every_cut_is_the_network_in_the_clear() {
 #[test]
 fn a_vote_needs_no_network() {
     let run = simulation(4, Cut::Client, |job| job.steps = 0)
-        .run()
+        .run(Network::new())
         .unwrap();
     for outcome in run.clients {
         let outcome = outcome.unwrap();
@@ -91,21 +89,20 @@ fn a_vote_needs_no_network() {
 #[test]
 fn a_run_continues_from_the_last_checkpoint_that_all_have() {
     for cut in [Cut::Embeddings, Cut::Server, Cut::Client] {
-        let whole = simulation(4, cut, |_| {});
-        whole.run().unwrap();
+        let world = World::new(4, cut);
+        let whole = world.run(Network::new()).unwrap();
+        assert!(whole.server.is_ok());
+        let done = weights(&whole);
         // One client lost its last checkpoint: step 20. All have that of step 15.
-        let other = PartyId::client(2);
-        let saved = whole.saved(other);
-        let steps: Vec<u32> = saved.iter().map(|c| c.step()).collect();
+        let mut saved = whole.saved;
+        let steps: Vec<u32> = saved[3].iter().map(|c| c.step()).collect();
         let is_published = cut == Cut::Embeddings;
         assert_eq!(steps, if is_published { vec![0] } else { vec![20, 15] });
-        let done = weights(&whole);
-        whole.replace(
-            other,
-            saved.into_iter().skip(usize::from(!is_published)).collect(),
-        );
-        let again = whole.again(Seed::from_bytes([8; 32]));
-        again.run().unwrap();
+        if !is_published {
+            saved[3].remove(0);
+        }
+        let again = world.again(saved, 8).run(Network::new()).unwrap();
+        assert!(again.server.is_ok());
         assert!(done == weights(&again), "{cut}");
     }
 }

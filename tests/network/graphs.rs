@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use undertone::fedgraph::{
-    Checkpoint, Client, Cut, Job, MAX_CHECKPOINT, Matrix, Outcome, Server, Terms, Train,
+    Checkpoint, Client, Cut, Job, MAX_CHECKPOINT, Matrix, Outcome, Server, Terms, Train, simulation,
 };
 use undertone::job::{self, Agreed, Application as _, Record, StateError, offer};
 use undertone::kdf::Seed;
 use undertone::node::Served;
 use undertone::node::client::{JoinError, join};
 use undertone::node::status::JobReport;
-use undertone::simulate::GraphSimulation;
+use undertone::party::Network;
 use undertone_tests::fedgraph::{inputs, job};
 use undertone_tests::network::{LONG, World};
 
@@ -81,7 +81,7 @@ impl Files {
 
 /// What a client brings, made late.
 fn train(client: usize) -> Train {
-    Box::new(move |_| Ok(inputs(client, CLIENTS, 2.0)))
+    Box::new(move |_| Ok(Arc::new(inputs(client, CLIENTS, 2.0))))
 }
 
 /// A job of all clients. `leaver` leaves when the training has begun.
@@ -126,8 +126,8 @@ async fn run(job: &Job, files: &Files, leaver: Option<usize>) -> (JobReport, Vec
 
 fn in_one_process(job: &Job) -> Matrix {
     let clients = (0..CLIENTS).map(|client| Arc::new(inputs(client, CLIENTS, 2.0)));
-    let simulation = GraphSimulation::new(job.clone(), clients.collect(), seed(1));
-    let run = simulation.run().unwrap();
+    let mut simulation = simulation(job.clone(), clients, seed(1)).unwrap();
+    let run = simulation.run(Network::new()).unwrap();
     run.clients[0].as_ref().unwrap().votes.clone().unwrap()
 }
 

@@ -3,16 +3,14 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use undertone::fedgraph::{
-    Checkpoint, Cut, Inputs, Job, Keep, Kept, Matrix, Outcome, Place, Report, clear, client, server,
+    Checkpoint, Cut, Inputs, Job, Keep, Kept, Matrix, Outcome, Place, Report, Simulation, clear,
+    client, server,
 };
-use undertone::job::Job as _;
-use undertone::job::Record;
-use undertone::kdf::Seed;
-use undertone::party::{
-    Abort, Aborted, Endpoint, Limits, Network, Node, PartyId, Script, SessionId,
-};
+use undertone::job::simulation::drive;
+use undertone::job::{Job as _, Record};
+use undertone::kdf::{Seed, simulated};
+use undertone::party::{Abort, Aborted, Ledger, Network, PartyId, Script, SessionId};
 use undertone::setup::group::{self, Secrecy};
-use undertone::simulate::GraphSimulation;
 
 /// Rows with a label.
 pub const ROWS: usize = 120;
@@ -80,38 +78,39 @@ pub fn job(clients: usize, cut: Cut) -> Job {
     }
 }
 
-/// A run of these clients.
-pub fn simulation(clients: usize, cut: Cut, change: impl FnOnce(&mut Job)) -> GraphSimulation {
+/// A simulation of these clients.
+///
+/// # Panics
+/// When the inputs do not fit the job.
+pub fn simulation(clients: usize, cut: Cut, change: impl FnOnce(&mut Job)) -> Simulation {
     let mut job = job(clients, cut);
     change(&mut job);
     let inputs = (0..clients).map(|c| Arc::new(inputs(c, clients, 2.0)));
-    GraphSimulation::new(job, inputs.collect(), Seed::from_bytes([7; 32]))
+    let simulation = undertone::fedgraph::simulation(job, inputs, Seed::from_bytes([7; 32]));
+    simulation.unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// The network of a simulation in the clear, before its first step, from the secrets in the
+/// The network of a session in the clear, before its first step, from the secrets in the
 /// checkpoints of the first client and the server.
 ///
 /// # Panics
-/// When the simulation has not run.
+/// When they have no checkpoint.
 pub fn in_the_clear(
-    simulation: &GraphSimulation,
+    session: &Session,
     job: &Job,
     graph: undertone::fedgraph::Graph,
     inputs: &[Inputs],
 ) -> clear::Network {
-    let first = |party| {
-        let saved = simulation.saved(party);
-        saved
-            .first()
-            .unwrap_or_else(|| panic!("{party} has no checkpoint"))
-            .seed()
+    let first = |place: usize| {
+        let saved = session.saved[place].first();
+        saved.unwrap_or_else(|| panic!("no checkpoint")).seed()
     };
-    let run = first(PartyId::client(0));
+    let run = first(1);
     let of = |purpose| run.derive(SessionId(job.digest()), purpose, &[]);
     let seeds = clear::Seeds {
         clusters: &of("clusters"),
         clients: &of("weights"),
-        server: &first(PartyId::SERVER),
+        server: &first(0),
     };
     let embeddings = inputs.iter().map(|own| &own.embeddings).collect();
     clear::Network::over(job, graph, embeddings, &inputs[0].labels, &seeds)
@@ -147,6 +146,8 @@ pub struct Session {
     pub saved: Vec<Vec<Checkpoint>>,
     /// The votes that the clients kept.
     pub votes: Vec<Option<Matrix>>,
+    /// What each party spent.
+    pub ledgers: Vec<(PartyId, Ledger)>,
 }
 
 /// What a party keeps outside of its script.
@@ -217,14 +218,12 @@ impl World {
 
     /// The session.
     pub fn session(&self) -> SessionId {
-        let root = Seed::from_bytes(self.seed);
-        SessionId(*root.derive(SessionId([0; 32]), "session", &[]).expose())
+        simulated::session(&Seed::from_bytes(self.seed))
     }
 
     /// The randomness of a party.
     pub fn party_seed(&self, who: PartyId) -> Seed {
-        let root = Seed::from_bytes(self.seed);
-        root.derive(self.session(), "party", &[who.to_wire()])
+        simulated::party(&Seed::from_bytes(self.seed), self.session(), who)
     }
 
     /// The rules of the setup.
@@ -250,7 +249,7 @@ impl World {
     /// As [`run`](Self::run).
     pub fn run_with(
         &self,
-        mut network: Network<'_>,
+        network: Network<'_>,
         server: Option<Script<'static, Report>>,
         instead: impl Fn(PartyId) -> Option<Script<'static, Outcome>>,
     ) -> Result<Session, (PartyId, Abort)> {
@@ -260,7 +259,7 @@ impl World {
             votes: Arc::default(),
         };
         let drawers: Vec<Drawer> = self.saved.iter().map(drawer).collect();
-        let script = match server {
+        let server = match server {
             Some(script) => script,
             None => {
                 let (saved, keep) = (self.saved[0].clone(), drawers[0].keep());
@@ -269,7 +268,6 @@ impl World {
                 script.map_err(|error| (own, error))?
             }
         };
-        let mut server = Endpoint::new(own, id, Limits::default(), script);
         let mut clients = Vec::new();
         for (place, me) in self.ids.iter().enumerate() {
             let inputs = Arc::new(self.inputs[place].clone());
@@ -295,16 +293,14 @@ impl World {
                     script.map_err(|error| (*me, error))?
                 }
             };
-            clients.push(Endpoint::new(*me, id, Limits::default(), script));
+            clients.push((*me, script));
         }
-        let mut nodes: Vec<&mut dyn Node> = vec![&mut server];
-        nodes.extend(clients.iter_mut().map(|client| client as &mut dyn Node));
         // Parties that wait forever have an error.
-        let _ = network.run(&mut nodes);
-        let outcome = |client: Endpoint<_>| client.finish().map(|(outcome, _)| outcome);
+        let ended = drive(network, id, server, clients);
         Ok(Session {
-            server: server.finish().map(|(report, _)| report),
-            clients: clients.into_iter().map(outcome).collect(),
+            server: ended.server,
+            clients: ended.clients.into_iter().map(|(_, ended)| ended).collect(),
+            ledgers: ended.ledgers,
             saved: drawers.iter().map(|own| taken(&own.saved)).collect(),
             votes: drawers[1..].iter().map(|own| taken(&own.votes)).collect(),
         })

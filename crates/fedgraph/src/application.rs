@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use undertone_job::{
-    Application, Entries, Job as _, Next, Participant, SessionContext, StateError, Unwilling, offer,
+    Application, Entries, Job as _, Next, Participant, SessionContext, StateError, Unwilling,
+    offer, simulation,
 };
 use undertone_kdf::Seed;
 use undertone_party::{Abort, Aborted, PartyId, Phase, Script};
@@ -152,7 +153,7 @@ impl Application for Server {
 
 /// Makes what a client brings, from a seed. It may take long: it runs on the session's own thread,
 /// within the deadline of the phase `setup`. Peers learn that it failed, not why.
-pub type Train = Box<dyn FnOnce(&Seed) -> Result<Inputs, String> + Send>;
+pub type Train = Box<dyn FnOnce(&Seed) -> Result<Arc<Inputs>, String> + Send>;
 
 /// Compares the client's data with a job.
 type Make = Box<dyn FnMut(&Job) -> Result<Train, String> + Send>;
@@ -185,7 +186,7 @@ impl Shared {
                 saved.begin().map_err(Abort::Misuse)?;
                 let seed = Seed::from_bytes(*saved.seed().expose());
                 drop(saved);
-                Arc::new(train(&seed).map_err(Abort::Misuse)?)
+                train(&seed).map_err(Abort::Misuse)?
             }
             Brings::Now(inputs) => inputs,
             Brings::Nothing => {
@@ -252,6 +253,17 @@ impl Client {
             on_votes: None,
             shared: None,
         }
+    }
+
+    /// A client with these `terms` that has made its `inputs` already.
+    pub fn of(terms: Terms, inputs: Arc<Inputs>) -> Self {
+        // Nothing is made from it.
+        let seed = Seed::from_bytes([0; 32]);
+        Self::new(terms, seed, move |job| {
+            inputs.check(job).map_err(|error| error.to_string())?;
+            let inputs = Arc::clone(&inputs);
+            Ok(Box::new(move |_| Ok(inputs)))
+        })
     }
 
     /// Keeps the last two checkpoints in the file `path`, and continues the run in that file. The
@@ -359,4 +371,24 @@ impl Participant for Client {
     fn ended(&mut self, _output: &Outcome) -> Next {
         Next::Done
     }
+}
+
+/// All parties of a job in one process.
+pub type Simulation = undertone_job::Simulation<Server, Client>;
+
+/// The `job` of clients with these inputs, in the order of their ids, with all parties in one
+/// process.
+///
+/// # Errors
+/// As of [`Simulation::new`]: inputs that do not fit the job.
+pub fn simulation(
+    job: Job,
+    clients: impl IntoIterator<Item = Arc<Inputs>>,
+    seed: Seed,
+) -> Result<Simulation, simulation::SimulationError> {
+    let terms = <Terms as undertone_job::Terms<Job>>::anything;
+    let clients = clients
+        .into_iter()
+        .map(|inputs| Client::of(terms(), inputs));
+    Simulation::new(Server::new(job), clients.collect(), seed)
 }

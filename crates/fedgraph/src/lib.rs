@@ -40,7 +40,7 @@ mod words;
 
 use undertone_party::Phase;
 
-pub use application::{Client, Server, Train};
+pub use application::{Client, Server, Simulation, Train, simulation};
 pub use checkpoint::{Checkpoint, MAX_CHECKPOINT};
 pub use client::{MIN_NETWORK, Outcome, Place, client, shows};
 pub use clusters::{Clusters, clusters};

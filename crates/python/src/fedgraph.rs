@@ -7,15 +7,16 @@ use numpy::ndarray::Array2;
 use numpy::{IntoPyArray, PyArray2, PyReadonlyArray2};
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
-use undertone::fedgraph::{Client, Graph, Inputs, Job, Matrix, Outcome, Report, Server, Train};
+use undertone::fedgraph::{
+    Client, Graph, Inputs, Job, Matrix, Outcome, Report, Server, simulation,
+};
 use undertone::job::Record;
 use undertone::party::Network;
-use undertone::simulate::GraphSimulation;
 
 use crate::arrays::{self, contiguous};
 use crate::client::{self, Callbacks, Object, PyClient};
 use crate::costs::{Spent, spent};
-use crate::errors::{aborted, numbers, of_client, simulation, value};
+use crate::errors::{aborted, numbers, of_client, simulation as failed, value};
 use crate::interrupt;
 use crate::options::{self, Stated};
 use crate::pool;
@@ -127,8 +128,9 @@ pub(crate) fn fedgraph<'py>(
     let clients = each.collect::<PyResult<Vec<_>>>()?;
     let run = interrupt::run(py, progress, |tell| {
         let network = Network::new().observe(|who, phase| tell(&|| format!("{phase}, {who}")));
-        let run = GraphSimulation::new(job, clients, seed).run_over(network);
-        run.map_err(simulation)
+        simulation(job, clients, seed)
+            .and_then(|mut simulation| simulation.run(network))
+            .map_err(|error| failed(error.into()))
     })?;
     let clients = run.clients.into_iter().map(|outcome| {
         let outcome = outcome.map_err(|error| aborted(&error))?;
@@ -156,13 +158,7 @@ pub(crate) fn fedgraph_client(
     let loaded = rows.as_ref().unwrap_or(&brought.embeddings);
     let dim = loaded.as_array().ncols();
     let digests: Vec<_> = record::digests(contiguous(loaded)?, dim).collect();
-    let inputs = brought.inputs()?;
-    let make = move |job: &Job| {
-        inputs.check(job).map_err(|error| error.to_string())?;
-        let inputs = inputs.clone();
-        let train: Train = Box::new(move |_| Ok(inputs));
-        Ok(train)
-    };
+    let inputs = Arc::new(brought.inputs()?);
     let callbacks = Callbacks::default();
     let voted = Object::new(voted, &callbacks);
     let on_votes = move |votes: &Matrix| {
@@ -190,7 +186,7 @@ pub(crate) fn fedgraph_client(
     };
     let convert = |py: Python<'_>, outcome: Outcome| had(py, outcome)?.into_py_any(py);
     let brought = client::Brought {
-        part: Client::new(terms.terms()?, options::seed(None)?, make).on_votes(on_votes),
+        part: Client::of(terms.terms()?, inputs).on_votes(on_votes),
         bring: Box::new(ready),
         callbacks,
         convert: Arc::new(convert),

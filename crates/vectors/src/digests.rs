@@ -109,7 +109,7 @@ pub fn files() -> Result<Vec<File>, Error> {
         let what = format!("a graph network, cut {cut}, predict {predict}");
         all.push(record(what, |network| {
             let change = |job: &mut Job| job.predict = predict;
-            undertone_tests::fedgraph::simulation(5, cut, change).run_over(network)?;
+            undertone_tests::fedgraph::simulation(5, cut, change).run(network)?;
             Ok(())
         })?);
     }

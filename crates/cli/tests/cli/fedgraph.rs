@@ -5,14 +5,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use undertone::data::Kind;
-use undertone::fedgraph::{Inputs, Job, Matrix};
+use undertone::fedgraph::{Inputs, Job, Matrix, simulation};
 use undertone::job::Known;
 use undertone::kdf::{Seed, simulated};
 use undertone::label::Rows as Loaded;
 use undertone::nets::{Local, LocalSettings, unit_scale};
 use undertone::node::jobs;
-use undertone::party::{PartyId, SessionId};
-use undertone::simulate::GraphSimulation;
+use undertone::party::{Network, PartyId, SessionId};
 use undertone::train::Rows;
 
 use super::network::{LONG, Process, Trial};
@@ -260,8 +259,9 @@ fn in_one_process(trial: &Trial) -> Vec<usize> {
             queries: matrix(job.queries, job.width, embeddings(asked)),
         })
     };
-    let clients = (0..CLIENTS).map(inputs).collect();
-    let run = GraphSimulation::new(job, clients, seed).run().unwrap();
+    let clients: Vec<_> = (0..CLIENTS).map(inputs).collect();
+    let mut simulation = simulation(job, clients, seed).unwrap();
+    let run = simulation.run(Network::new()).unwrap();
     let votes = run.clients[0].as_ref().unwrap().votes.clone().unwrap();
     let best = |row: &[f64]| {
         let classes = 0..row.len();

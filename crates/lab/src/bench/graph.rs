@@ -5,14 +5,14 @@ use std::time::Instant;
 
 use clap::Args;
 use serde::Serialize;
-use undertone::fedgraph::{Cut, Graph, Inputs, Job, Matrix, TRAINING, clear};
+use undertone::fedgraph::{Cut, Graph, Inputs, Job, Matrix, TRAINING, clear, simulation};
 use undertone::kdf::Seed;
 use undertone::kernel::Prg;
 use undertone::party::{
     Abort, Endpoint, Io, Ledger, Limits, Network, Node, PartyId, Script, SessionId,
 };
 use undertone::setup::group::{self, Secrecy};
-use undertone::simulate::{GraphSimulation, SumSimulation};
+use undertone::simulate::SumSimulation;
 use undertone::sum::series::{Adder, Layout, Number, Owner, Series};
 use undertone::sum::{Input, Rules, Shape, Suite};
 
@@ -135,12 +135,12 @@ impl BenchGraph {
         inputs: &[Arc<Inputs>],
         seed: u8,
     ) -> Result<(Line, Option<f64>, Graph), Failure> {
-        let simulation =
-            GraphSimulation::new(self.job(cut), inputs.to_vec(), Seed::from_bytes([seed; 32]));
-        let run = simulation.run()?;
+        let seed = Seed::from_bytes([seed; 32]);
+        let run = simulation(self.job(cut), inputs.iter().cloned(), seed)
+            .and_then(|mut simulation| simulation.run(Network::new()))?;
         let outcome = run.clients.into_iter().next();
         let outcome = outcome.ok_or_else(|| Failure::data("no clients"))?;
-        let outcome = outcome.map_err(undertone::simulate::SimulationError::from)?;
+        let outcome = outcome?;
         let all = together(&run.ledgers);
         let cost = all.phase(TRAINING);
         let clients = run

@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use indicatif::ProgressBar;
-use undertone::fedgraph::{Clustering, Inputs, Job, Matrix, clear};
+use undertone::fedgraph::{Clustering, Inputs, Job, Matrix, clear, simulation};
 use undertone::kdf::Seed;
 use undertone::nets::{Depth, Local};
-use undertone::party::{Ledger, PartyId, SessionId};
-use undertone::simulate::{GraphSimulation, SimulationError};
+use undertone::party::{Ledger, Network, PartyId, SessionId};
 use undertone::train::Rows;
 
 use super::deal::{Dealt, Table};
@@ -131,10 +130,11 @@ impl Trial {
         let client = alone.sum::<f64>() / inputs.len() as f64;
 
         let inputs: Vec<Arc<Inputs>> = inputs.into_iter().map(Arc::new).collect();
-        let run = GraphSimulation::new(job.clone(), inputs.clone(), self.derive("run", 0)).run()?;
+        let run = simulation(job.clone(), inputs.iter().cloned(), self.derive("run", 0))
+            .and_then(|mut simulation| simulation.run(Network::new()))?;
         let outcome = run.clients.into_iter().next();
         let outcome = outcome.ok_or_else(|| Failure::data("no clients"))?;
-        let outcome = outcome.map_err(SimulationError::from)?;
+        let outcome = outcome?;
         let of = |shares: &Option<Matrix>| shares.as_ref().map_or(0.0, |s| accuracy(s, &truth));
 
         let queries: Vec<Matrix> = inputs.iter().map(|own| own.queries.clone()).collect();

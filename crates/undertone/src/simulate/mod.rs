@@ -2,7 +2,6 @@
 
 mod distances;
 mod duplex;
-mod fedgraph;
 pub mod garble;
 mod label;
 mod rounds;
@@ -19,7 +18,6 @@ use undertone_kdf::simulated::party as party_seed;
 pub(crate) use undertone_kdf::simulated::session;
 
 pub use distances::{DistanceRun, DistanceSimulation};
-pub use fedgraph::{GraphRun, GraphSimulation};
 pub use garble::GarbleSimulation;
 pub use label::{Run, Simulation};
 pub use rounds::{RoundRun, RoundSimulation};

@@ -86,7 +86,9 @@ impl Own {
                 job.rows, job.queries
             ));
         }
-        Ok(Box::new(move |seed| self.inputs(&job, epochs, seed)))
+        Ok(Box::new(move |seed| {
+            self.inputs(&job, epochs, seed).map(Arc::new)
+        }))
     }
 
     /// Trains this client's network. Returns what it brings to the job.
