@@ -16,7 +16,7 @@ ROOMS = {
     "node": ["crates/undertone/src/node/{name}", "crates/undertone/src/node/{name}.rs"],
     "simulate": ["crates/undertone/src/simulate/{name}.rs"],
     "join": ["crates/cli/src/net/join/{name}.rs"],
-    "experiments": ["crates/lab/src/{name}", "crates/cli/src/{name}"],
+    "experiments": ["crates/lab/src/experiments/{name}"],
     "python, Rust": ["crates/python/src/{name}.rs"],
     "python, Python": ["crates/python/python/undertone/_{name}.py"],
 }

@@ -3,12 +3,12 @@
 use std::ffi::OsString;
 
 use clap::{CommandFactory, Parser, Subcommand};
-use undertone_lab::{Failure, Show, bench, costs, interrupt, ot, output, sum};
+use undertone_lab::{Failure, Show, bench, costs, experiments, interrupt, ot, output, sum};
 
 #[cfg(not(feature = "train"))]
 use crate::missing;
 use crate::options::{Common, Json, Quiet};
-use crate::{deal, examples, label, net, paillier};
+use crate::{examples, net, paillier};
 
 #[derive(Debug, Parser)]
 #[command(
@@ -25,12 +25,12 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Label rows in one process: an experiment on one labelled FILE, or one file for each client
-    #[command(after_help = examples::LABEL)]
+    #[command(after_help = examples::LABEL, after_long_help = examples::label())]
     Label {
         #[command(flatten)]
         common: Common,
         #[command(flatten)]
-        label: Box<label::Label>,
+        label: Box<experiments::label::Label>,
     },
     /// Train a model on one labelled FILE that is dealt to clients, and compare sources of labels
     #[cfg(feature = "train")]
@@ -39,7 +39,7 @@ enum Command {
         #[command(flatten)]
         common: Common,
         #[command(flatten)]
-        train: Box<undertone_lab::train::Train>,
+        train: Box<experiments::train::Train>,
     },
     /// Co-train learners on one labelled FILE: clients vote on rows that are public
     #[cfg(feature = "train")]
@@ -48,7 +48,7 @@ enum Command {
         #[command(flatten)]
         common: Common,
         #[command(flatten)]
-        cotrain: Box<undertone_lab::cotrain::Cotrain>,
+        cotrain: Box<experiments::cotrain::Cotrain>,
     },
     /// Deal the features of one labelled FILE to clients, and predict rows by their vote or by a
     /// graph network over them
@@ -58,7 +58,7 @@ enum Command {
         #[command(flatten)]
         common: Common,
         #[command(flatten)]
-        fedgraph: Box<undertone_lab::fedgraph::FedGraph>,
+        fedgraph: Box<experiments::fedgraph::FedGraph>,
     },
     /// Train a model on one labelled FILE (not in this build: it needs the feature `train`)
     #[cfg(not(feature = "train"))]
@@ -76,7 +76,7 @@ enum Command {
         #[command(flatten)]
         common: Common,
         #[command(flatten)]
-        pssl: Box<undertone_lab::pssl::Pssl>,
+        pssl: Box<experiments::pssl::Pssl>,
     },
     /// Run one secure sum of random words, with all clients in one process
     #[command(after_help = examples::SUM)]
@@ -92,7 +92,7 @@ enum Command {
         #[command(flatten)]
         quiet: Quiet,
         #[command(flatten)]
-        deal: deal::Deal,
+        deal: experiments::deal::Deal,
     },
     /// Make keys, certificates, a roster and a job file for a trial
     #[command(after_help = examples::KEYS)]

@@ -65,6 +65,11 @@ pub(crate) fn fedgraph() -> String {
     with_keys(FEDGRAPH, include_str!("keys/fedgraph.toml"))
 }
 
+/// Of `label`.
+pub(crate) fn label() -> String {
+    with_keys(LABEL, include_str!("keys/label.toml"))
+}
+
 /// The examples of an experiment, with the keys of its job.
 fn with_keys(examples: &str, keys: &str) -> String {
     format!("{examples}\n\nKeys of the job, for --set, and their usual values:\n{keys}")

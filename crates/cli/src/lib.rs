@@ -2,10 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod command;
-mod deal;
 mod examples;
-mod files;
-mod label;
 #[cfg(not(feature = "train"))]
 mod missing;
 mod net;

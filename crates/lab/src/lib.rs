@@ -9,17 +9,13 @@
 //! | [`costs`] | `costs` | runs every backend over a grid of sizes and writes a report |
 //! | [`sum`] | `sum` | adds up random words of many clients |
 //! | [`ot`] | `ot` | makes oblivious transfers between two parties |
-//! | [`experiment`], [`split`] | `label FILE`, `deal` | deals one labelled data set to clients |
-//! | [`keys`], [`masks`] | several | options that commands share |
-//! | [`noise`], [`runs`], [`stated`] | several | options that commands share |
+//! | [`experiments`] | `label`, `train`, `cotrain`, `pssl`, `fedgraph` | deals one labelled data set to clients, runs, and compares with the truth |
+//! | [`experiments::deal`] | `deal` | deals one labelled data set to files of clients |
+//! | [`keys`], [`masks`], [`noise`], [`stated`] | several | options that commands share |
 //! | [`input`], [`output`] | all | reads data sets; writes files whole or not at all |
 //! | [`interrupt`] | all | removes temporary files and child processes after a signal |
+//! | [`labels`] | `label`, `join` | writes labels of rows |
 //! | [`plot`] | `label` | draws accuracy, and rows by class |
-//! | `driver` | `train`, `cotrain`, `pssl`, `fedgraph` | options, outputs, trials side by side |
-//! | `cotrain` | `cotrain` | compares clients alone, co-trained, and with all rows at one place |
-//! | [`pssl`] | `pssl` | compares graphs of all rows, between clients, and of clients alone |
-//! | `fedgraph` | `fedgraph` | compares ways to predict rows with features at several clients |
-//! | `train` | `train` | compares sources of labels for a model that clients train |
 //! | [`report`] | all | cost tables |
 #![forbid(unsafe_code)]
 #![allow(missing_docs)] // The help texts of the command are the documentation of its arguments.
@@ -28,16 +24,12 @@
 pub mod bench;
 mod clouds;
 pub mod costs;
-#[cfg(feature = "train")]
-pub mod cotrain;
-mod driver;
-pub mod experiment;
+pub mod experiments;
 mod failure;
-#[cfg(feature = "train")]
-pub mod fedgraph;
 pub mod input;
 pub mod interrupt;
 pub mod keys;
+pub mod labels;
 mod ledgers;
 mod lines;
 mod machine;
@@ -48,14 +40,9 @@ pub mod output;
 mod phase_costs;
 pub mod plot;
 pub mod program;
-pub mod pssl;
 pub mod report;
-pub mod runs;
-pub mod split;
 pub mod stated;
 pub mod sum;
-#[cfg(feature = "train")]
-pub mod train;
 
 pub use failure::Failure;
 use undertone::kdf::Seed;

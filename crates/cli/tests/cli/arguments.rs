@@ -149,9 +149,7 @@ fn options_that_a_command_does_not_use_are_refused() {
     ] {
         assert_fails(arguments, 2, "--");
     }
-    let wine = data("wine");
     let only_phe = "--key-bits is only for --backend phe";
-    assert_fails(&["label", &wine, "--key-bits", "2048"], 2, only_phe);
     assert_fails(&["bench", "distances", "--key-bits", "2048"], 2, only_phe);
     assert_fails(
         &["bench", "network", "--values", "9", "--key-bits", "2048"],

@@ -311,7 +311,7 @@ fn columns_of_different_scale_are_noticed_and_brought_to_one() {
     let (raw, scaled) = (json(&raw), json(&scaled));
     let accuracy = |report: &Value| report["accuracy_mean"].as_f64().unwrap().round();
     assert_eq!((accuracy(&raw), accuracy(&scaled)), (47.0, 85.0));
-    assert_eq!(scaled["standardised"], true);
+    assert_eq!(scaled["job"]["standardise"], true);
     let phase = |report: &Value| report["phases"][0]["phase"].clone();
     assert_eq!(
         (phase(&raw), phase(&scaled)),
@@ -362,31 +362,59 @@ fn files_of_clients_are_standardised_together() {
         Value::from(vec!["diabetes", "healthy", "heart"])
     );
     assert_eq!(lines[0], ["row", "label", "name", "confidence"]);
-    assert_eq!(report["standardised"], true);
+    assert_eq!(report["job"]["standardise"], true);
 }
 
 #[test]
-fn a_single_run_has_no_deviation_and_rounds_are_runs() {
+fn a_single_run_has_no_deviation() {
     let wine = super::data("wine");
     let single = undertone(&["label", &wine, "--runs", "1"]);
     let text = String::from_utf8_lossy(&single.stdout).into_owned();
     assert!(text.contains("together") && !text.contains('±'), "{text}");
-    let old = undertone(&["label", &wine, "--rounds", "1"]);
-    assert!(String::from_utf8_lossy(&old.stderr).contains("--rounds is now called --runs"));
-    let accuracy = |text: &str| {
-        text.lines()
-            .find(|line| line.contains("together"))
-            .map(str::to_owned)
+}
+
+/// What an experiment has as an option is a key of its job, and is stated once.
+#[test]
+fn keys_of_the_job_are_stated_once() {
+    let wine = super::data("wine");
+    let run = |more: &[&str]| {
+        let label = ["label", &wine, "--runs", "1", "--json"];
+        json(&undertone(&[&label[..], more].concat()))
     };
-    assert_eq!(
-        accuracy(&String::from_utf8_lossy(&old.stdout)),
-        accuracy(&text)
-    );
-    assert_fails(
-        &["label", &wine, "--rounds", "1", "--runs", "2"],
-        2,
-        "cannot be used with",
-    );
+    let by_option = run(&["--neighbours", "7", "--alpha", "0.9", "--standardise"]);
+    let set = ["neighbours=7", "alpha=0.9", "standardise=true"];
+    let by_key = run(&set.map(|pair| ["--set", pair]).concat());
+    assert_eq!(by_option["job"], by_key["job"]);
+    assert_eq!(by_option["accuracy_mean"], by_key["accuracy_mean"]);
+    assert_eq!(by_key["job"]["standardise"], true);
+    for (arguments, why) in [
+        (&["--bits", "64", "--set", "bits=64"][..], "--set bits"),
+        (&["--set", "classes=3"], "--set classes"),
+        (&["--set", "bots=3"], "bots"),
+        (&["--set", "alpha=2"], "alpha"),
+        (&["--set", "min_clients=6"], "min_clients is 6"),
+    ] {
+        assert_fails(&[&["label", &wine][..], arguments].concat(), 2, why);
+    }
+}
+
+/// No experiment writes one file twice, or over its data.
+#[test]
+fn outputs_of_experiments_are_apart() {
+    let folder = TempDir::new().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let input = path("wine.npz");
+    std::fs::copy(super::data("wine"), &input).unwrap();
+    let same = path("same");
+    for command in ["label", "pssl", "train", "cotrain", "fedgraph"] {
+        if cfg!(not(feature = "train")) && !["label", "pssl"].contains(&command) {
+            continue;
+        }
+        let twice = [command, &input, "--plot", &same, "--report", &same];
+        assert_fails(&twice, 2, "two outputs");
+        let over = [command, &input, "--report", &input];
+        assert_fails(&over, 2, "an input");
+    }
 }
 
 #[test]

@@ -181,7 +181,7 @@ fn json_has_every_field_and_seeds_fix_it() {
         assert_eq!(object[field], value, "{field}");
     }
     assert_eq!(
-        (&object["backend"], &object["variant"]),
+        (&object["job"]["backend"], &object["job"]["variant"]),
         (&"clear".into(), &"paper".into())
     );
     let phases = object["phases"].as_array().unwrap();
@@ -293,7 +293,7 @@ fn clients_files_with_codes_give_the_reference() {
     let object = json(&undertone(&arguments));
     assert!(object["accuracy_mean"].is_null());
     assert_eq!(
-        (&object["rows"], &object["bits"]),
+        (&object["rows"], &object["job"]["bits"]),
         (&178.into(), &256.into())
     );
 
@@ -351,7 +351,7 @@ fn wrong_arguments() {
         ),
         (vec!["label", &wine, "--labelled", "1"], "below 1"),
         (vec!["label", &wine, "--labelled", "nan"], "below 1"),
-        (vec!["label", &wine, "--runs", "0"], "1 or more"),
+        (vec!["label", &wine, "--runs", "0"], "--runs"),
         (vec!["label", &wine, "--alpha", "1"], "alpha is 1"),
         (vec!["label", &wine, "--alpha", "0.99999"], "to 0.9999"),
         (vec!["label", &wine, "--bits", "65536"], "--backend psm"),
@@ -359,7 +359,7 @@ fn wrong_arguments() {
         (vec!["label", &wine, "--clients", "1"], "two or more"),
         (
             vec!["label", &wine, "--clients", "2"],
-            "--allow-two-clients",
+            "--set min_clients=2",
         ),
         (vec!["label", &wine, "--threads", "0"], "--threads"),
         (vec!["bench", "pipeline", "--rows", "5"], "--neighbours"),
@@ -371,7 +371,8 @@ fn wrong_arguments() {
         &wine,
         "--clients",
         "2",
-        "--allow-two-clients",
+        "--set",
+        "min_clients=2",
         "--runs",
         "1",
     ];

@@ -155,12 +155,12 @@ fn phe_labels_as_psm_does() {
         let all = [&arguments[..], &["--bits", "64", "--clients", "3"], more].concat();
         json(&undertone(&[&all[..], &["--json"]].concat()))
     };
-    let (phe, psm) = (run("phe", &["--key-bits", "2048"]), run("psm", &[]));
+    let (phe, psm) = (run("phe", &["--set", "key_bits=2048"]), run("psm", &[]));
     assert_eq!(phe["accuracy_mean"], psm["accuracy_mean"]);
-    assert_eq!(phe["backend"], "phe");
+    assert_eq!(phe["job"]["backend"], "phe");
     let wine = data("wine");
-    let arguments = ["label", &wine, "--backend", "phe", "--key-bits", "1024"];
-    assert_fails(&arguments, 2, "--key-bits must be 2048, 3072 or 4096");
+    let arguments = ["label", &wine, "--backend", "phe", "--set", "key_bits=1024"];
+    assert_fails(&arguments, 2, "2048, 3072 or 4096");
 }
 
 #[test]

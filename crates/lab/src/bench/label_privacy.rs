@@ -18,18 +18,15 @@ use undertone::label::{
 };
 use undertone::party::SessionId;
 
+use crate::experiments::split::{check_labelled, reveal};
 use crate::report::{Spread, table};
-use crate::split::{check_labelled, reveal};
-use crate::{Failure, Show, input, output, runs, seed};
+use crate::{Failure, Show, input, output, seed};
 
 /// The values of epsilon; the last is without noise.
 const EPSILONS: [Option<f64>; 6] = [Some(0.5), Some(1.0), Some(2.0), Some(3.0), Some(5.0), None];
 
 /// In the order of the columns.
 const VARIANTS: [Variant; 2] = [Variant::Balanced, Variant::Paper];
-
-/// How often the experiment is run.
-const DEFAULT_RUNS: u32 = 10;
 
 /// A thinned class keeps one labelled row in this many.
 const THINNED: usize = 5;
@@ -58,12 +55,14 @@ pub struct LabelPrivacy {
     /// Seed of the first run, from which everything random follows
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
-    /// Number of runs, with seeds N, N+1, … [default: 10]
-    #[arg(long, value_name = "R")]
-    runs: Option<u32>,
-    /// The former name of --runs
-    #[arg(long, hide = true, conflicts_with = "runs")]
-    rounds: Option<u32>,
+    /// Number of runs, with seeds N, N+1, …
+    #[arg(
+        long,
+        value_name = "R",
+        default_value_t = 10,
+        value_parser = clap::value_parser!(u32).range(1..)
+    )]
+    runs: u32,
 }
 
 /// The accuracy on hidden rows with one setting, in per cent.
@@ -217,7 +216,7 @@ impl LabelPrivacy {
 
     pub fn run(self, show: Show) -> Result<(), Failure> {
         let params = self.params()?;
-        let count = runs::number(self.runs, self.rounds, DEFAULT_RUNS)?;
+        let count = self.runs;
         let data = Data::load(&self)?;
         let bar = output::progress(count.into(), show);
         let mut runs = Vec::new();

@@ -21,11 +21,11 @@ use undertone::sum::Trust;
 
 use super::link::{self, Link};
 use super::median;
-use crate::experiment::{Experiment, Stored};
+use crate::experiments::label::trial::{Experiment, Stored};
+use crate::experiments::split::Split;
 use crate::interrupt::{Process, TempFolder};
 use crate::keys::Keys;
 use crate::ledgers::{together, total};
-use crate::split::Split;
 use crate::{Failure, Show, input, output, program, seed};
 
 #[derive(Debug, Args)]

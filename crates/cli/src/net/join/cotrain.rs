@@ -34,7 +34,7 @@ pub(super) struct CotrainOptions {
         long,
         value_name = "LEARNER",
         default_value = "forest",
-        value_parser = undertone_lab::cotrain::learner
+        value_parser = undertone_lab::experiments::cotrain::learner
     )]
     learner: Kind,
     /// Number of trees of a forest

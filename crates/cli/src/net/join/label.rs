@@ -15,9 +15,8 @@ use super::super::credentials::{Warnings, label_secret};
 use super::Join;
 use super::part::{Costs, own_output, take_part};
 use super::record::bring;
-use crate::files;
 use undertone_lab::output;
-use undertone_lab::{Failure, Show, input, noise};
+use undertone_lab::{Failure, Show, input, labels, noise};
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Label propagation")]
@@ -187,7 +186,7 @@ pub(super) fn run(
     let job = client.job().cloned().unwrap_or_default();
     let outcome = client.into_output().and_then(|gained| gained.outcome());
     let outcome = outcome.ok_or_else(|| Failure::aborted("the job ended without labels"))?;
-    files::labels(out, &outcome, &names)?;
+    labels::write(out, &outcome, &names)?;
     if let Some(warning) = outcome.warning.as_ref().filter(|_| !show.quiet) {
         eprintln!("warning: {warning}");
     }

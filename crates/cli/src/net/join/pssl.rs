@@ -11,9 +11,8 @@ use super::super::credentials::Warnings;
 use super::Join;
 use super::label::Input;
 use super::part::{Costs, own_output, take_part};
-use crate::files;
 use undertone_lab::output::{self, Output};
-use undertone_lab::{Failure, Show};
+use undertone_lab::{Failure, Show, labels};
 
 /// The JSON object of `join`.
 #[derive(Debug, Serialize)]
@@ -94,7 +93,7 @@ pub(super) fn write(file: Output, labels: &[Option<u16>], names: &[String]) -> R
         )?;
         for (row, label) in labels.iter().enumerate() {
             let label = label.map_or(-1, i64::from);
-            writeln!(w, "{row},{label}{}", files::name(names, label))?;
+            writeln!(w, "{row},{label}{}", labels::name(names, label))?;
         }
         Ok(())
     })

@@ -1,0 +1,39 @@
+//! `undertone fedgraph`: deals the features of one labelled data set to clients, and compares
+//! clients alone, their soft vote, and a graph network over them.
+
+mod deal;
+mod options;
+mod report;
+mod trial;
+
+use undertone::data::Kind;
+
+use crate::experiments::driver::run_trials;
+use crate::{Failure, Show, input, output};
+
+pub use options::FedGraph;
+
+use deal::Table;
+use report::Report;
+use trial::Trial;
+
+impl FedGraph {
+    /// Runs all runs, and reports.
+    pub fn run(self, show: Show) -> Result<(), Failure> {
+        let (data, labels) =
+            input::load_labelled(&self.file, Kind::Table, None, input::EVERY_LABEL)?;
+        let about_labels = data.describe_labels();
+        let table = Table::new(&self, data, labels)?;
+        let job = self.job(&table)?;
+        let outputs = self.common.outputs(&[], &[&self.file])?;
+        if show.details() {
+            output::print(&(about_labels + &self.introduction(&table, &job)))?;
+        }
+        let trials: Vec<Trial> = self.common.seeds(self.runs).map(Trial::new).collect();
+        let done = run_trials(&trials, 1, show, |trial, bar| {
+            trial.run(&self, &table, &job, bar)
+        })?;
+        let report = Report::new(&self, &table, &job, &done);
+        outputs.conclude(&report, show)
+    }
+}
