@@ -9,8 +9,8 @@
 //! | [`costs`] | `costs` | runs every backend over a grid of sizes and writes a report |
 //! | [`sum`] | `sum` | adds up random words of many clients |
 //! | [`ot`] | `ot` | makes oblivious transfers between two parties |
-//! | [`experiments`] | `label`, `train`, `cotrain`, `pssl`, `fedgraph` | deals one labelled data set to clients, runs, and compares with the truth |
-//! | [`experiments::deal`] | `deal` | deals one labelled data set to files of clients |
+//! | [`experiments`] | `label`, `train`, … | deals one data set to clients, runs, compares |
+//! | [`experiments::deal`] | `deal` | deals one data set to files of clients |
 //! | [`keys`], [`masks`], [`noise`], [`stated`] | several | options that commands share |
 //! | [`input`], [`output`] | all | reads data sets; writes files whole or not at all |
 //! | [`interrupt`] | all | removes temporary files and child processes after a signal |
