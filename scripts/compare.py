@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares two programs `undertone`: processor time and peak memory, command by command.
 
-    scripts/compare.py OLD NEW [--runs 11] [--only WORD]
+    scripts/compare.py OLD NEW [--runs 11] [--only WORD] [--models]
 
 Each command runs in turn with the old and the new program, and the first of each pair alternates.
 The table shows the median of the ratios of pairs, the quartiles of these ratios, and the ratio of
@@ -35,6 +35,12 @@ COMMANDS = [
     "pssl data/digits.npz --classes 1,2,3,4 --runs 1",
     "bench network data/digits.npz --repeat 1",
 ]
+# Of programs with the feature `train`.
+MODELS = [
+    "train data/digits.npz --seeds 1 --rounds 5 --label-rounds 5 --arms xclp --backend psm",
+    "cotrain data/breast_cancer.npz --runs 1",
+    "fedgraph data/breast_cancer.npz --runs 1",
+]
 
 
 def run(program, command):
@@ -59,11 +65,13 @@ def main():
     parser.add_argument("new")
     parser.add_argument("--runs", type=int, default=11, help="pairs of runs of each command")
     parser.add_argument("--only", default="", help="commands that contain this text")
+    parser.add_argument("--models", action="store_true", help="also train, cotrain, fedgraph")
     options = parser.parse_args()
+    commands = COMMANDS + MODELS if options.models else COMMANDS
     programs = [os.path.abspath(options.old), os.path.abspath(options.new)]
     print("| command | old, s | new / old | quartiles | memory |")
     print("|---|---|---|---|---|")
-    for command in filter(lambda command: options.only in command, COMMANDS):
+    for command in filter(lambda command: options.only in command, commands):
         times, peaks = ([], []), ([], [])
         for pair in range(options.runs):
             for which in ((0, 1), (1, 0))[pair % 2]:

@@ -60,7 +60,7 @@ pub(crate) fn under(own: &Labelling, classes: Classes, job: &Job) -> Result<Labe
     if classes == Classes::StatedWithNoise {
         return Err(
             "the job has other class names than this client; with noise on labels they must be \
-             the same: state them with --classes"
+             the same: state them (--classes, in Python classes=)"
                 .to_owned(),
         );
     }
@@ -68,8 +68,8 @@ pub(crate) fn under(own: &Labelling, classes: Classes, job: &Job) -> Result<Labe
         counted(own, classes, names.len())?;
     }
     let labels = renumber(own.labels(), own.names(), names).map_err(|_| {
-        "this client has a label that is not among the class names of the job; join with --classes \
-         and these names says which"
+        "this client has a label that is not among the class names of the job; with these names \
+         stated (--classes, in Python classes=) the error says which"
     })?;
     Labelling::new(names.len(), labels)
         .and_then(|labelling| labelling.with_names(names.clone()))
@@ -82,7 +82,8 @@ fn counted(own: &Labelling, classes: Classes, count: usize) -> Result<Labelling,
         return Ok(own.clone());
     }
     let declined = format!(
-        "the job has {count} classes, this client has {}; state them with --classes",
+        "the job has {count} classes, this client has {}; state them (--classes, in Python \
+         classes=)",
         own.classes()
     );
     if !own.names().is_empty() {

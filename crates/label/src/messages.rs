@@ -144,16 +144,16 @@ impl Clients {
             // SETUP-21
             if ad.classes != same.classes {
                 return cheated(format!(
-                    "it has {} classes, {one} has {}; state them with --classes, or classes in \
-                     job.toml",
+                    "it has {} classes, {one} has {}; state them (--classes, in Python classes=), \
+                     or classes in the job",
                     ad.classes, same.classes
                 ));
             }
             // SETUP-23
             if ad.names != same.names {
                 return cheated(format!(
-                    "its classes have other names than those of {one}; state them with --classes, \
-                     or class_names in job.toml"
+                    "its classes have other names than those of {one}; state them (--classes, in \
+                     Python classes=), or class_names in the job"
                 ));
             }
             // SETUP-22

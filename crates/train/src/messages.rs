@@ -169,7 +169,8 @@ pub(crate) fn same_names(members: &[Member]) -> Result<(), Abort> {
         let (one, known) = *first.get_or_insert((member.id, names));
         if names != known {
             return Err(Abort::Misuse(format!(
-                "the classes of {} have other names than those of {one}; state them with --classes",
+                "the classes of {} have other names than those of {one}; state them (--classes, in \
+                 Python classes=)",
                 member.id
             )));
         }
