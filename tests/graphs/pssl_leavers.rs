@@ -2,8 +2,8 @@
 
 use undertone::party::{Abort, Network, PartyId};
 use undertone::pssl::{Outcome, clear};
-use undertone_tests::chooser;
 use undertone_tests::pssl::{Session, World};
+use undertone_tests::{chooser, points};
 
 const SERVER: PartyId = PartyId::SERVER;
 const ROUNDS: u32 = 3;
@@ -59,9 +59,10 @@ fn a_client_that_leaves_after_any_frame() {
         with.remove(leaver.index().unwrap());
         let all = frames(&world, leaver);
         let mut seen: Vec<Vec<Vec<f64>>> = Vec::new();
-        for frames in (0..all.saturating_sub(20))
-            .step_by(7)
-            .chain(all.saturating_sub(20)..=all)
+        let rounds = all.saturating_sub(20);
+        for frames in points(rounds.div_ceil(4))
+            .map(|at| 4 * at)
+            .chain(rounds..=all)
         {
             let run = world.run(Network::new().leave(leaver, frames));
             let outcomes = outcomes(&run, &stay);

@@ -11,7 +11,7 @@ use undertone::party::{Aborted, Endpoint, Limits, Network, Node, PartyId, Sessio
 use undertone::simulate::SimulationError;
 use undertone::sum;
 use undertone_tests::tamper::{assert_cheated, assert_malformed, tampering};
-use undertone_tests::{random_clients, simulation};
+use undertone_tests::{cases, random_clients, simulation};
 
 const BITS: usize = 100;
 const ROWS: [usize; 3] = [9, 8, 10];
@@ -503,7 +503,7 @@ fn false_columns_end_no_run() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(256))]
+    #![proptest_config(ProptestConfig::with_cases(cases(256)))]
     /// Whatever changes in a frame's header or payload, the run ends, and nothing panics.
     #[test]
     fn any_change_to_any_frame(

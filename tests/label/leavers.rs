@@ -6,7 +6,7 @@ use undertone::label::{Labelling, Params, phases};
 use undertone::party::{Abort, Network, PartyId, Phase};
 use undertone::simulate::{Run, SimulationError};
 use undertone::sum;
-use undertone_tests::{chooser, random_clients, simulation};
+use undertone_tests::{cases, chooser, points, random_clients, simulation};
 
 const BITS: usize = 200;
 
@@ -71,7 +71,7 @@ fn assert_smaller_roster(run: &Run, leaver: usize, smaller: &Run) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(32))]
+    #![proptest_config(ProptestConfig::with_cases(cases(32)))]
     #[test]
     fn leaving_before_or_during_the_distances_leaves_the_smaller_roster(
         leaver in 0usize..5, at: prop::sample::Index, order: u64,
@@ -187,7 +187,7 @@ fn too_few_survivors_are_a_named_error_at_every_point() {
         .into_iter()
         .flat_map(|backend| {
             let all = frames_through(backend, sum::UPLOAD, &rows, 0);
-            (0..all).map(move |frames| (backend, frames))
+            points(all).map(move |frames| (backend, frames))
         })
     {
         let params = Params {
@@ -227,6 +227,7 @@ fn a_client_that_leaves_behind_its_masks_counts_for_nothing() {
     let params = Params {
         bits: 64,
         neighbours: 3,
+        backend: Backend::Psm,
         ..Params::default()
     };
     let clients = random_clients(&rows, 64, 1).unwrap();

@@ -6,7 +6,7 @@ use undertone::kernel::Prg;
 use undertone::label::{Features, Labelling, Params, Rows, Variant};
 use undertone::party::Network;
 use undertone::simulate::Run;
-use undertone_tests::{chooser, random_clients, simulation};
+use undertone_tests::{cases, chooser, random_clients, simulation};
 
 /// All facts of a run except times. Rounds are left out with `shade` and `phe`, whose clients take
 /// messages as they come.
@@ -38,7 +38,7 @@ fn facts(run: &Run, backend: Backend) -> impl PartialEq + std::fmt::Debug + use<
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig::with_cases(cases(48)))]
     #[test]
     fn any_order_gives_the_same_run(
         rows in prop::collection::vec(0usize..30, 3..7), bits in 1usize..200, order: u64, seed: u8,

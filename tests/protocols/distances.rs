@@ -11,7 +11,7 @@ use undertone::simulate::{DistanceRun, DistanceSimulation, SimulationError};
 use undertone::sum::Suite;
 use undertone_tests::kept::Kept;
 use undertone_tests::tamper::{self, set_payload, tampering};
-use undertone_tests::{chooser, dataset};
+use undertone_tests::{cases, chooser, dataset};
 
 fn random(rows: &[usize], bits: usize, seed: u8) -> Vec<BitMatrix> {
     let mut prg = Prg::new(&[seed; 32]);
@@ -70,7 +70,7 @@ fn run_with(
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(96))]
+    #![proptest_config(ProptestConfig::with_cases(cases(96)))]
     #[test]
     fn every_distance_comes_once(
         rows in prop::collection::vec(0usize..20, 2..6), bits in 1usize..400, order: Option<u64>,

@@ -13,8 +13,8 @@ use undertone::party::{Endpoint, Limits, Network, Node, Party, PartyId, Script};
 use undertone::setup::fixed::FixedGroup;
 use undertone::simulate::{DistanceRun, DistanceSimulation, SimulationError};
 use undertone::sum::Suite;
-use undertone_tests::chooser;
 use undertone_tests::kept::Kept;
+use undertone_tests::{chooser, points};
 
 const SERVER: PartyId = PartyId::SERVER;
 
@@ -257,7 +257,8 @@ fn who_falls_silent_is_at_the_end_of_all_waiting() {
         } else {
             &short
         };
-        for after in 0.. {
+        for after in points(usize::MAX) {
+            let after = after as u64;
             let mut sent = 0;
             let mut network = Network::new()
                 .choose(chooser(after))

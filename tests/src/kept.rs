@@ -20,6 +20,10 @@ impl Sink for Kept {
 
     fn join(&mut self, other: Self) {
         self.twice += other.twice;
+        if self.distances.is_empty() {
+            self.distances = other.distances;
+            return;
+        }
         for (pair, distance) in other.distances {
             self.twice += usize::from(self.distances.insert(pair, distance).is_some());
         }

