@@ -60,6 +60,7 @@ fn a_client_that_leaves_after_any_frame() {
         let all = frames(&world, leaver);
         let mut seen: Vec<Vec<Vec<f64>>> = Vec::new();
         let rounds = all.saturating_sub(20);
+        // Every fourth frame before the last rounds.
         for frames in points(rounds.div_ceil(4))
             .map(|at| 4 * at)
             .chain(rounds..=all)

@@ -1,6 +1,8 @@
 //! `lwe`: ends of a pair that break the rules, and the server alone with clients that send what
 //! nobody asked for.
 
+use std::collections::HashSet;
+
 use undertone::hamming::tiles::{Sink, Tile};
 use undertone::hamming::{self, Backend, ClientContext, PHASE, Phe, ServerContext};
 use undertone::kdf::{Seed, simulated};
@@ -203,20 +205,25 @@ const HELD: [usize; 3] = [1280, 1100, 1];
 /// if it has sent all.
 type Parts = Vec<(usize, usize)>;
 
-/// A sink that counts distances.
-struct Counted(usize);
+/// A sink that counts pairs of rows.
+#[derive(Default)]
+struct Counted(HashSet<[usize; 4]>);
 
 impl Sink for Counted {
     fn fork(&self) -> Self {
-        Self(0)
+        Self::default()
     }
 
     fn join(&mut self, other: Self) {
-        self.0 += other.0;
+        self.0.extend(other.0);
     }
 
     fn tile(&mut self, tile: &Tile<'_>) {
-        self.0 += tile.distances.len();
+        let (left, right) = (tile.left, tile.right);
+        for a in left.rows.clone() {
+            let pair = |b| [left.client, a, right.client, b];
+            self.0.extend(right.rows.clone().map(pair));
+        }
     }
 }
 
@@ -269,14 +276,14 @@ fn served(parts: [Parts; 3], ends: [bool; 3], order: u64) -> Result<usize, Strin
         min_clients: 1,
         phe: Phe::insecure(256),
     };
-    let server = hamming::server(context, Counted(0)).unwrap();
+    let server = hamming::server(context, Counted::default()).unwrap();
     let mut server = Endpoint::new(SERVER, session, Limits::default(), server);
     let mut nodes: Vec<&mut dyn Node> = vec![&mut server];
     nodes.extend(clients.iter_mut().map(|client| client as &mut dyn Node));
     let mut network = Network::new().choose(chooser(order));
     let stalled = network.run(&mut nodes).err();
     match server.finish() {
-        Ok((collected, _)) => Ok(collected.sink.0),
+        Ok((collected, _)) => Ok(collected.sink.0.len()),
         Err(aborted) => Err(stalled.map_or(aborted.to_string(), |stalled| stalled.to_string())),
     }
 }

@@ -72,7 +72,11 @@ pub(crate) fn label() -> String {
 
 /// The examples of an experiment, with the keys of its job.
 fn with_keys(examples: &str, keys: &str) -> String {
-    format!("{examples}\n\nKeys of the job, for --set, and their usual values:\n{keys}")
+    format!(
+        "{examples}\n\nKeys of the job, for --set, with their values in the job file of a trial. \
+         Here\nmalicious_server is false unless it is set. What follows from the data or from \
+         other\noptions cannot be set.\n{keys}"
+    )
 }
 
 /// Of `pssl`.

@@ -255,10 +255,9 @@ impl Client {
         }
     }
 
-    /// A client with these `terms` that has made its `inputs` already.
-    pub fn of(terms: Terms, inputs: Arc<Inputs>) -> Self {
-        // Nothing is made from it.
-        let seed = Seed::from_bytes([0; 32]);
+    /// A client with these `terms` that has made its `inputs` already. The `seed` goes into its
+    /// checkpoint file, for a client that continues the run and makes its inputs anew.
+    pub fn of(terms: Terms, seed: Seed, inputs: Arc<Inputs>) -> Self {
         Self::new(terms, seed, move |job| {
             inputs.check(job).map_err(|error| error.to_string())?;
             let inputs = Arc::clone(&inputs);
@@ -387,8 +386,10 @@ pub fn simulation(
     seed: Seed,
 ) -> Result<Simulation, simulation::SimulationError> {
     let terms = <Terms as undertone_job::Terms<Job>>::anything;
-    let clients = clients
-        .into_iter()
-        .map(|inputs| Client::of(terms(), inputs));
+    let clients = clients.into_iter().map(|inputs| {
+        // No file keeps it.
+        let unused = Seed::from_bytes([0; 32]);
+        Client::of(terms(), unused, inputs)
+    });
     Simulation::new(Server::new(job), clients.collect(), seed)
 }

@@ -186,7 +186,7 @@ pub(crate) fn fedgraph_client(
     };
     let convert = |py: Python<'_>, outcome: Outcome| had(py, outcome)?.into_py_any(py);
     let brought = client::Brought {
-        part: Client::of(terms.terms()?, inputs).on_votes(on_votes),
+        part: Client::of(terms.terms()?, options::seed(None)?, inputs).on_votes(on_votes),
         bring: Box::new(ready),
         callbacks,
         convert: Arc::new(convert),

@@ -393,6 +393,9 @@ fn keys_of_the_job_are_stated_once() {
         (&["--set", "bots=3"], "bots"),
         (&["--set", "alpha=2"], "alpha"),
         (&["--set", "min_clients=6"], "min_clients is 6"),
+        (&["--set", "key_bits=2048"], "only for --backend phe"),
+        (&["--alpha", "nan"], "alpha is NaN"),
+        (&["--codes", "--plot", "out.svg"], "--codes"),
     ] {
         assert_fails(&[&["label", &wine][..], arguments].concat(), 2, why);
     }
@@ -414,6 +417,10 @@ fn outputs_of_experiments_are_apart() {
         assert_fails(&twice, 2, "two outputs");
         let over = [command, &input, "--report", &input];
         assert_fails(&over, 2, "an input");
+        if ["label", "train"].contains(&command) {
+            let labels = [command, &input, "--out", &same, "--report", &same];
+            assert_fails(&labels, 2, "two outputs");
+        }
     }
 }
 

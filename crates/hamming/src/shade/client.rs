@@ -550,8 +550,8 @@ mod tests {
         (own, link)
     }
 
-    /// SHADE-13: the receiver sends its sums only after it has compared the hashes. A changed bit in
-    /// any byte of the offers, those of the filling too, and any other digest give none.
+    /// SHADE-13: the receiver sends its sums only after it has compared the hashes. A changed bit
+    /// in any byte of the offers, those of the filling too, and any other digest give none.
     #[test]
     fn no_sums_leave_before_the_digest_of_the_offers_fits() {
         let (mut own, mut link) = receiver();

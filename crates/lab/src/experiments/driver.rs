@@ -23,7 +23,7 @@ pub(crate) struct Common {
     /// The first seed, from which everything random follows
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) seed: u64,
-    /// File for a picture of the accuracies (SVG)
+    /// File for a picture of the results (SVG)
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
     /// File for the JSON object that --json prints

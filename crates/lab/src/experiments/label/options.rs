@@ -8,7 +8,7 @@ use undertone::data::parts::columns;
 use undertone::data::{Classes, Kind};
 use undertone::hamming::Backend;
 use undertone::job::{Entries, settle};
-use undertone::label::{Job, Rows, Variant};
+use undertone::label::{Job, Params, Rows, Variant};
 
 use crate::experiments::driver::Common;
 use crate::experiments::split::{Split, check_labelled};
@@ -141,6 +141,14 @@ impl Label {
                 "--plot needs features; leave it or --codes out",
             ));
         }
+        if let Some(alpha) = self.alpha {
+            // Also what is no number, and has no place in a job.
+            let params = Params {
+                alpha,
+                ..Params::default()
+            };
+            params.check().map_err(Failure::usage)?;
+        }
         Ok(())
     }
 
@@ -170,6 +178,13 @@ impl Label {
             own.insert("bits".to_owned(), self.code_length(rows)?.into());
         }
         let job: Job = self.common.job(own)?;
+        if self.codes && job.standardise {
+            return Err(Failure::usage("standardise needs features, not --codes"));
+        }
+        let is_set = |key: &str| self.common.set.iter().any(|(other, _)| other == key);
+        if is_set("key_bits") && job.params.backend != Backend::Phe {
+            return Err(Failure::usage("--set key_bits is only for --backend phe"));
+        }
         let least = job.params.min_clients;
         if clients < 2 {
             return Err(Failure::usage(format!(
