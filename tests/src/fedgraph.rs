@@ -8,7 +8,7 @@ use undertone::fedgraph::{
 };
 use undertone::job::simulation::drive;
 use undertone::job::{Job as _, Record};
-use undertone::kdf::{Seed, simulated};
+use undertone::kdf::Seed;
 use undertone::party::{Abort, Aborted, Ledger, Network, PartyId, Script, SessionId};
 use undertone::setup::group::{self, Secrecy};
 
@@ -218,12 +218,14 @@ impl World {
 
     /// The session.
     pub fn session(&self) -> SessionId {
-        simulated::session(&Seed::from_bytes(self.seed))
+        let root = Seed::from_bytes(self.seed);
+        SessionId(*root.derive(SessionId([0; 32]), "session", &[]).expose())
     }
 
     /// The randomness of a party.
     pub fn party_seed(&self, who: PartyId) -> Seed {
-        simulated::party(&Seed::from_bytes(self.seed), self.session(), who)
+        let root = Seed::from_bytes(self.seed);
+        root.derive(self.session(), "party", &[who.to_wire()])
     }
 
     /// The rules of the setup.
