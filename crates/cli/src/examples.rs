@@ -72,11 +72,13 @@ pub(crate) fn label() -> String {
 
 /// The examples of an experiment, with the keys of its job.
 fn with_keys(examples: &str, keys: &str) -> String {
-    format!(
-        "{examples}\n\nKeys of the job, for --set, with their values in the job file of a trial. \
-         Here\nmalicious_server is false unless it is set. What follows from the data or from \
-         other\noptions cannot be set.\n{keys}"
-    )
+    let mut head = "Keys of the job, for --set, with their values in the job file of a trial. \
+                    What\nfollows from the data or from other options cannot be set."
+        .to_owned();
+    if keys.contains("malicious_server") {
+        head += " Here malicious_server\nis false unless it is set.";
+    }
+    format!("{examples}\n\n{head}\n{keys}")
 }
 
 /// Of `pssl`.
