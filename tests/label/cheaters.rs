@@ -5,10 +5,10 @@ use proptest::prelude::*;
 use undertone::data::Kind;
 use undertone::hamming::Backend;
 use undertone::job::Record;
+use undertone::job::simulation::SimulationError;
 use undertone::kdf::Seed;
 use undertone::label::{Features, Input, Labelling, Params, Rows, Variant, client, phases, server};
 use undertone::party::{Aborted, Endpoint, Limits, Network, Node, PartyId, SessionId};
-use undertone::simulate::SimulationError;
 use undertone::sum;
 use undertone_tests::tamper::{assert_cheated, assert_malformed, tampering};
 use undertone_tests::{cases, random_clients, simulation};
@@ -480,7 +480,7 @@ fn false_corrections_of_trees_end_no_run() {
         .unwrap();
     assert!(run.clients.iter().all(Result::is_ok));
     let honest = simulation(params(), clients).run(|_, _| {}).unwrap();
-    let scores = |run: &undertone::simulate::Run| -> Vec<_> {
+    let scores = |run: &undertone_tests::label::Run| -> Vec<_> {
         let outcomes = run.clients.iter().flatten();
         outcomes.map(|outcome| outcome.scores.clone()).collect()
     };

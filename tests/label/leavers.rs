@@ -2,10 +2,11 @@
 
 use proptest::prelude::*;
 use undertone::hamming::{Backend, Phe};
+use undertone::job::simulation::SimulationError;
 use undertone::label::{Labelling, Params, phases};
 use undertone::party::{Abort, Network, PartyId, Phase};
-use undertone::simulate::{Run, SimulationError};
 use undertone::sum;
+use undertone_tests::label::Run;
 use undertone_tests::{cases, chooser, points, random_clients, simulation};
 
 const BITS: usize = 200;

@@ -5,7 +5,7 @@ use undertone::hamming::{Backend, Phe};
 use undertone::kernel::Prg;
 use undertone::label::{Features, Labelling, Params, Rows, Variant};
 use undertone::party::Network;
-use undertone::simulate::Run;
+use undertone_tests::label::Run;
 use undertone_tests::{cases, chooser, random_clients, simulation};
 
 /// All facts of a run except times. Rounds are left out with `shade` and `phe`, whose clients take

@@ -5,6 +5,7 @@ use std::cell::RefCell;
 
 use proptest::prelude::*;
 use undertone::hamming::Backend;
+use undertone::job::simulation::SimulationError;
 use undertone::job::{Record, record};
 use undertone::kdf::Seed;
 use undertone::kernel::Prg;
@@ -13,9 +14,9 @@ use undertone::label::{Features, InputError, Params, phases};
 use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Abort, Aborted, Endpoint, Limits, Network, Node, PartyId, SessionId};
 use undertone::setup::group::{self, Rules, Secrecy};
-use undertone::simulate::{ScalingRun, SimulationError};
 use undertone::sum::{self, Trust};
 use undertone_tests::chooser;
+use undertone_tests::scaling::Run;
 use undertone_tests::scaling::{moments, simulation, sums};
 use undertone_tests::tamper::{assert_cheated, assert_malformed, tampering};
 
@@ -389,7 +390,7 @@ fn the_setup_is_sealed_with_every_backend() {
             }
         });
         let tables = tables(&[3, 4, 2], 2, 4);
-        let run: ScalingRun = simulation(params, tables.clone(), 1)
+        let run: Run = simulation(params, tables.clone(), 1)
             .run_over(network)
             .unwrap();
         assert_eq!(bits(run.clients[0].as_ref().unwrap()), due(&tables, 0..3));

@@ -13,8 +13,8 @@ use undertone::kernel::Prg;
 use undertone::label::{Features, Graph, Influence, Labelling, Params, Rows, phases};
 use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Network, PartyId};
-use undertone::simulate::Simulation;
 use undertone_tests::dataset;
+use undertone_tests::label::Simulation;
 
 const ATTACKER: usize = 0;
 

@@ -7,9 +7,10 @@ use undertone::kernel::{BitMatrix, Prg};
 use undertone::label::{Codes, Labelling, Params, Rows, phases};
 use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Network, PartyId};
-use undertone::simulate::{DistanceSimulation, Simulation};
+use undertone::simulate::DistanceSimulation;
 use undertone::sum::UPLOAD;
 use undertone_tests::kept::Kept;
+use undertone_tests::label::Simulation;
 
 use super::distances::SEED;
 

@@ -12,9 +12,9 @@ use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Network, PartyId, SessionId};
 use undertone::rounds::{Contribution, Job, Kept, Mean, MeanHeader, RESULT, Round};
 use undertone::setup::seal::KeyPair;
-use undertone::simulate::RoundRun;
 use undertone::sum::{KEYS, SHARES, Trust, UPLOAD, Wiring};
 use undertone_tests::network::Means;
+use undertone_tests::rounds::Run;
 use undertone_tests::rounds::{Member, SEED, reported, run};
 use undertone_tests::tamper::set_payload;
 
@@ -43,7 +43,7 @@ fn member(values: Vec<f64>, weight: f64, has_others: bool) -> Member {
     Member::new(give, has_others)
 }
 
-fn watch(job: Job, clients: &[(Vec<f64>, f64)]) -> (Seen, RoundRun) {
+fn watch(job: Job, clients: &[(Vec<f64>, f64)]) -> (Seen, Run) {
     let members: Vec<Member> = clients
         .iter()
         .map(|(values, weight)| member(values.clone(), *weight, true))
@@ -254,7 +254,7 @@ fn attack(members: &[Member], later: &[Member]) -> [Option<(MeanHeader, Vec<u64>
             set_payload(frame, b"");
         }
     };
-    let learnt = |run: RoundRun| {
+    let learnt = |run: Run| {
         let bytes = run.kept.write();
         let len = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
         let header = MeanHeader::read(&bytes[8..8 + len]).unwrap();

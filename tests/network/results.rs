@@ -14,8 +14,8 @@ use undertone::label::{
 use undertone::node::client::{self, JoinError, Joined};
 use undertone::node::status::JobReport;
 use undertone::node::{Randomness, Served};
-use undertone::simulate::Simulation;
 use undertone::sum::Trust;
+use undertone_tests::label::Simulation;
 use undertone_tests::network::{LONG, Labels, Task, World, labelled};
 use undertone_tests::{dataset, random_clients};
 

@@ -154,7 +154,7 @@ fn several_tiles() {
 #[test]
 fn psm_is_clear_on_all_data_sets() {
     use undertone::label::{Labelling, Params, Rows};
-    use undertone::simulate::Simulation;
+    use undertone_tests::label::Simulation;
     for name in ["digits", "wine"] {
         let data = dataset(name).unwrap();
         let parts: Vec<Vec<usize>> = (0..4)

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use undertone::arrays::Arrays;
+use undertone::job::simulation::SimulationError;
 use undertone::job::{Agreed, Record};
 use undertone::party::{Abort, Network, PartyId};
 use undertone::rounds::{CONTRIBUTION, Client, Job, Kept, ROUND, Sampling, Terms};
-use undertone::simulate::SimulationError;
 use undertone::sum::{self, SamplingTerms, Trust};
 use undertone_tests::chooser;
 use undertone_tests::network::Means;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use undertone::arrays::{Arrays, Layout, MAX_LAYOUT};
+use undertone::job::simulation::SimulationError;
 use undertone::job::{Agreed, Record, SessionContext, Unwilling, offer};
 use undertone::kdf::Seed;
 use undertone::kernel::Prg;
@@ -10,9 +11,9 @@ use undertone::party::{Abort, Aborted, Network, PartyId, Phase, SessionId};
 use undertone::rounds::{
     CONTRIBUTION, Client, Contribution, Job, Kept, MeanHeader, RESULT, ROUND, Round, Source, Step,
 };
-use undertone::simulate::{RoundRun, SimulationError};
 use undertone::sum::{self, Trust};
 use undertone_tests::network::Means;
+use undertone_tests::rounds::Run;
 use undertone_tests::rounds::{Member, assert_mean, assert_same, due, members, run};
 use undertone_tests::tamper::{assert_cheated, assert_malformed, set_payload, tampering};
 
@@ -421,7 +422,7 @@ fn check(
     job: Job,
     link: (PartyId, PartyId, usize),
     kind: usize,
-    outcome: Result<RoundRun, SimulationError>,
+    outcome: Result<Run, SimulationError>,
     made_up: bool,
 ) {
     let what = format!("{link:?}, change {kind}, {:?}", job.trust);

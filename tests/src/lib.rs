@@ -7,6 +7,7 @@ pub mod fedgraph;
 pub mod fedgraph_lengths;
 pub mod fuzz;
 pub mod kept;
+pub mod label;
 pub mod lengths;
 pub mod network;
 pub mod offers;
@@ -23,10 +24,14 @@ pub mod train;
 use std::path::{Path, PathBuf};
 
 use undertone::data::{self, Dataset, Kind};
+use undertone::job::simulation::credentials;
 use undertone::kdf::Seed;
 use undertone::kernel::{BitMatrix, Prg};
 use undertone::label::{Codes, InputError, Labelling, Params, Rows};
-use undertone::simulate::Simulation;
+use undertone::party::{Abort, Aborted, PartyId, SessionId};
+use undertone::setup::group::PHASE;
+use undertone::setup::identity::Credentials;
+use undertone::sum::Trust;
 
 /// Whether tests of many runs take them all. Else they take some, in a fraction of the time.
 /// `.ci/long points` takes all.
@@ -110,10 +115,31 @@ pub fn random_clients(
 }
 
 /// A simulation with a fixed seed.
-pub fn simulation(params: Params, clients: Vec<(Rows, Labelling)>) -> Simulation {
-    Simulation {
+pub fn simulation(params: Params, clients: Vec<(Rows, Labelling)>) -> label::Simulation {
+    label::Simulation {
         params,
         clients,
         seed: Seed::from_bytes([5; 32]),
     }
+}
+
+/// An identity for each of `ids`, if `trust` asks for them.
+///
+/// # Errors
+/// Never, for the identities of a simulation.
+fn identities(
+    trust: Trust,
+    seed: &Seed,
+    session: SessionId,
+    ids: &[PartyId],
+) -> Result<std::vec::IntoIter<Credentials>, Aborted> {
+    let made = match trust {
+        Trust::SemiHonest => Vec::new(),
+        Trust::MaliciousServer => credentials(seed, session, ids).map_err(|error| Aborted {
+            party: error.who,
+            phase: PHASE,
+            cause: Abort::Misuse(error.to_string()),
+        })?,
+    };
+    Ok(made.into_iter())
 }

@@ -1,15 +1,19 @@
 //! Rounds of sample contributions, and the clear means to compare with.
 
+mod simulation;
+
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use undertone::job::Record;
+use undertone::job::simulation::SimulationError;
 use undertone::kdf::Seed;
 use undertone::party::{Network, PartyId};
 use undertone::rounds::{Contribution, Contributor, Job, Kept, Mean, Report, Round, Source, Step};
-use undertone::simulate::{RoundRun, RoundSimulation, SimulationError};
 
 use crate::network::Means;
+
+pub use simulation::{Run, Simulation};
 
 type Give = Box<dyn FnMut(&Round) -> Result<Contribution, String> + Send>;
 
@@ -124,14 +128,14 @@ pub const SEED: [u8; 32] = [8; 32];
 /// Runs the round after the rounds of `kept`.
 ///
 /// # Errors
-/// As for [`RoundSimulation::run_over`].
+/// As for [`Simulation::run_over`].
 pub fn run(
     job: Job,
     kept: &Arc<Kept>,
     members: &[Member],
     network: Network<'_>,
-) -> Result<RoundRun, SimulationError> {
-    let simulation = RoundSimulation {
+) -> Result<Run, SimulationError> {
+    let simulation = Simulation {
         job,
         kept: Arc::clone(kept),
         clients: members
@@ -147,7 +151,7 @@ pub fn run(
 ///
 /// # Panics
 /// When no round was due.
-pub fn reported(run: &RoundRun) -> &Mean {
+pub fn reported(run: &Run) -> &Mean {
     match &run.report {
         Report::Finished(mean) => mean,
         Report::CaughtUp => panic!("no round was due"),
@@ -155,7 +159,7 @@ pub fn reported(run: &RoundRun) -> &Mean {
 }
 
 /// The mean that a client has when the session ends. `None` if the client aborted.
-pub fn learnt(run: &RoundRun, index: usize) -> Option<&Mean> {
+pub fn learnt(run: &Run, index: usize) -> Option<&Mean> {
     match &run.clients[index] {
         Ok(Step::Finished(mean)) => Some(mean),
         _ => None,
@@ -218,7 +222,7 @@ pub fn due(job: &Job, kit: &Means, round: u32, contributors: &[usize]) -> Mean {
 ///
 /// # Panics
 /// When one of them has another.
-pub fn assert_mean(run: &RoundRun, due: &Mean, finishing: impl IntoIterator<Item = usize>) {
+pub fn assert_mean(run: &Run, due: &Mean, finishing: impl IntoIterator<Item = usize>) {
     assert_same(reported(run), due);
     for index in finishing {
         match &run.clients[index] {

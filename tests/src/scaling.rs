@@ -1,12 +1,15 @@
 //! Means and deviations in the clear, and the words of their sums, from `docs/spec/scaling.md`.
 
+mod simulation;
+
 use num_bigint::{BigInt, Sign};
 use sha2::{Digest, Sha256};
 use undertone::kdf::{Seed, simulated};
 use undertone::label::{Features, Params};
 use undertone::party::{PartyId, SessionId};
 use undertone::setup::seal::KeyPair;
-use undertone::simulate::ScalingSimulation;
+
+pub use simulation::{Run, Simulation};
 
 /// Words of a column.
 pub const WORDS: usize = 28;
@@ -14,8 +17,8 @@ pub const WORDS: usize = 28;
 const DIGITS: [usize; 2] = [10, 18];
 
 /// A simulation with a fixed seed.
-pub fn simulation(params: Params, clients: Vec<Features>, seed: u8) -> ScalingSimulation {
-    ScalingSimulation {
+pub fn simulation(params: Params, clients: Vec<Features>, seed: u8) -> Simulation {
+    Simulation {
         params,
         clients,
         seed: Seed::from_bytes([seed; 32]),

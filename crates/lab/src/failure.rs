@@ -4,9 +4,9 @@ use std::fmt::Display;
 use std::path::Path;
 
 use undertone::data::DataError;
-use undertone::job::simulation;
+use undertone::job::simulation::SimulationError;
+use undertone::label::RunError;
 use undertone::party::Aborted;
-use undertone::simulate::SimulationError;
 
 /// Why the command fails: a message and an exit code.
 #[derive(Debug)]
@@ -82,9 +82,12 @@ impl From<SimulationError> for Failure {
     }
 }
 
-impl From<simulation::SimulationError> for Failure {
-    fn from(error: simulation::SimulationError) -> Self {
-        Self::aborted(error)
+impl From<RunError> for Failure {
+    fn from(error: RunError) -> Self {
+        match error {
+            RunError::Input { .. } => Self::data(error),
+            _ => Self::aborted(error),
+        }
     }
 }
 

@@ -1,10 +1,13 @@
 //! The two halves of the application.
 
+use std::sync::Arc;
+
 use undertone_job::{Application, Entries, Next, Participant, SessionContext, Unwilling};
 use undertone_party::{Abort, Aborted, PartyId, Phase, Script};
 
 use crate::classes::{Classes, under};
 use crate::client::{Input, Outcome, client};
+use crate::codes::Together;
 use crate::input::Labelling;
 use crate::job::Job;
 use crate::label_noise::LabelNoise;
@@ -125,6 +128,8 @@ pub struct Client {
     labelling: Labelling,
     classes: Classes,
     noise: Option<LabelNoise>,
+    /// Where clients of one process hash their rows.
+    together: Option<Arc<Together>>,
     /// Number of the present job.
     job: u32,
     /// Means and deviations in the present job.
@@ -170,6 +175,7 @@ impl Client {
             labelling,
             classes: Classes::Stated,
             noise: None,
+            together: None,
             job: 0,
             scale: None,
         }
@@ -203,6 +209,14 @@ impl Client {
         }
     }
 
+    /// Hashes its rows with those of other clients of this process.
+    pub(crate) fn hashing_together(self, together: Arc<Together>) -> Self {
+        Self {
+            together: Some(together),
+            ..self
+        }
+    }
+
     /// The labels, with the classes of the job once the client has agreed to one.
     pub fn labelling(&self) -> &Labelling {
         &self.labelling
@@ -223,9 +237,13 @@ impl Client {
         rows: Rows,
         at: SessionContext,
     ) -> Result<Script<'static, Gained>, Abort> {
+        if let (Some(together), Rows::Features(features)) = (&self.together, &rows) {
+            together.expect(features.clone());
+        }
         let input = Input {
             credentials: at.credentials,
             max_peer_rows: self.most(),
+            together: self.together.clone(),
             ..Input::new(rows, self.brought()?, at.record)
         };
         let client = client(at.me, at.id, params, input, at.seed)?;
@@ -331,7 +349,6 @@ impl Participant for Client {
 #[cfg(test)]
 mod tests {
     use std::path::Path;
-    use std::sync::Arc;
 
     use undertone_job::record::{Claim, Place, TOLD, Volatile};
     use undertone_job::testing::PowerCut;

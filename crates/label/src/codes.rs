@@ -61,6 +61,7 @@ impl Codes {
 /// Hashes the rows of several clients of one process together, so that the projection is expanded
 /// once instead of once for each client. Clients get the codes that they would make alone. Outside
 /// of simulations a process has one client, and no use for it.
+#[derive(Default)]
 pub struct Together(Mutex<Desk>);
 
 /// What a [`Together`] has.
@@ -76,10 +77,19 @@ enum Desk {
     },
 }
 
+impl Default for Desk {
+    fn default() -> Self {
+        Self::Waiting(Vec::new())
+    }
+}
+
 impl Together {
-    /// For the clients that bring these features.
-    pub fn new(features: impl IntoIterator<Item = Features>) -> Self {
-        Self(Mutex::new(Desk::Waiting(features.into_iter().collect())))
+    /// A client will ask for the codes of `features`. Clients say so before the first one asks.
+    pub fn expect(&self, features: Features) {
+        match &mut *self.desk() {
+            Desk::Waiting(waiting) => waiting.push(features),
+            made @ Desk::Made { .. } => *made = Desk::Waiting(vec![features]),
+        }
     }
 
     /// The codes of `features`, as [`Codes::hash`] makes them. The first client hashes the features
@@ -159,7 +169,10 @@ mod tests {
             features(2, 3, 1.0),
         ];
         let seed = |byte| Seed::from_bytes([byte; 32]);
-        let together = Together::new(all.iter().cloned().chain([all[0].clone()]));
+        let together = Together::default();
+        for features in all.iter().chain([&all[0]]) {
+            together.expect(features.clone());
+        }
         let stranger = features(3, 4, 1.0);
         for (features, byte, bits) in [
             (&all[1], 1, 70),

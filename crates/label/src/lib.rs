@@ -27,6 +27,7 @@ pub mod scaling;
 pub mod scores;
 mod server;
 mod shares;
+mod simulation;
 pub mod solo;
 mod spread;
 mod terms;
@@ -50,6 +51,7 @@ pub use rows::Rows;
 pub use scaling::Scale;
 pub use scores::Scores;
 pub use server::{Report, server};
+pub use simulation::{Run, RunError, Scaling, Simulation, run, simulation};
 pub use terms::{PeerRows, PropagationTerms, Terms};
 
 #[cfg(doctest)]

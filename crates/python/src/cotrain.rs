@@ -219,15 +219,13 @@ impl Cotraining {
             clients.push(Client::of(terms, inputs));
         }
         let simulation = Simulation::new(Server::new(job), clients, seed);
-        let simulation = simulation.map_err(|error| failed(error.into()))?;
+        let simulation = simulation.map_err(failed)?;
         Ok(Self(Simulated::new(simulation, raised)))
     }
 
     /// Runs the next session. Returns whether the job is over.
     fn step(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<bool> {
-        let session = |simulation: &mut Simulation, network: Network<'_>| {
-            simulation.run(network).map_err(Into::into)
-        };
+        let session = |simulation: &mut Simulation, network: Network<'_>| simulation.run(network);
         let run = self.0.step(py, progress, session, |run| &run.ledgers)?;
         for step in run.clients {
             step.map_err(|error| errors::aborted(&error))?;

@@ -8,9 +8,10 @@ use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use undertone::data::parts;
 use undertone::kdf::Seed;
-use undertone::label::{Client, Ended, Gained, Job, LabelNoise, Outcome, Report, Server};
-use undertone::party::{PartyId, SessionId};
-use undertone::simulate::{Simulation, standardise};
+use undertone::label::{
+    Client, Ended, Gained, Job, LabelNoise, Outcome, Report, RunError, Server, run,
+};
+use undertone::party::{PartyId, Phase};
 
 use crate::arrays;
 use crate::client::{self, Brought, Callbacks, PyClient};
@@ -102,12 +103,11 @@ pub(crate) fn label<'py>(
 ) -> PyResult<(Vec<Labelled<'py>>, Learned<'py>, Spent, Vec<String>)> {
     pool::ready()?;
     let job = rules.job::<Job>()?;
-    let params = job.params;
     let classes = classes.map(Named::classes).transpose()?;
     let mut parts = Vec::with_capacity(features.len());
     let brought = features.iter().zip(&labels).zip(columns).enumerate();
     for (client, ((features, labels), columns)) in brought {
-        let rows = arrays::rows(features, params.bits);
+        let rows = arrays::rows(features, job.params.bits);
         let rows = rows.map_err(|error| errors::of_client(py, client, error))?;
         let name = format!("client {client}");
         parts.push(table::part(name, rows, labels, columns, classes.as_ref())?);
@@ -120,32 +120,20 @@ pub(crate) fn label<'py>(
     }
     let seed = options::seed(seed)?;
     let run = interrupt::run(py, progress, |tell| {
-        let mut spent_before = Vec::new();
-        if job.standardise {
-            let seed = Seed::derive(&seed, SessionId([0; 32]), "scaling", &[]);
-            spent_before = standardise(params, &mut clients, seed).map_err(simulation)?;
-        }
-        let run = Simulation {
-            params,
-            clients,
-            seed,
-        };
-        let observer = |who: PartyId, phase: undertone::party::Phase| {
-            tell(&|| format!("{phase}, {who}"));
-        };
-        let run = match label_epsilon {
-            None => run.run(observer),
-            Some(epsilon) => run.run_with_label_noise(epsilon, observer),
-        };
-        let mut run = run.map_err(simulation)?;
-        for ((_, ledger), (_, before)) in run.ledgers.iter_mut().zip(&spent_before) {
+        let observer = |who: PartyId, phase: Phase| tell(&|| format!("{phase}, {who}"));
+        let run = run(job, clients, label_epsilon, seed, observer);
+        let mut run = run.map_err(|error| match error {
+            RunError::Simulation(error) => simulation(error),
+            error => value(error),
+        })?;
+        let before = run.scaling.iter().flat_map(|scaling| &scaling.ledgers);
+        for ((_, ledger), (_, before)) in run.ledgers.iter_mut().zip(before) {
             ledger.add(before);
         }
         Ok(run)
     })?;
     let mut all = Vec::with_capacity(run.clients.len());
     for outcome in run.clients {
-        let outcome = outcome.map_err(|error| crate::errors::aborted(&error))?;
         all.push(labelled(py, outcome)?);
     }
     let learned = learned(py, &run.report);

@@ -94,7 +94,7 @@ pub(crate) fn pssl<'py>(
         let network = Network::new().observe(|who, phase| tell(&|| format!("{phase}, {who}")));
         simulation(job, clients, seed)
             .and_then(|mut simulation| simulation.run(network))
-            .map_err(|error| failed(error.into()))
+            .map_err(failed)
     })?;
     let clients = run.clients.into_iter().map(|outcome| {
         let outcome = outcome.map_err(|error| aborted(&error))?;

@@ -154,7 +154,7 @@ impl Training {
         if let Some(error) = raised.take() {
             return Err(error);
         }
-        let simulation = simulation.map_err(|error| failed(error.into()))?;
+        let simulation = simulation.map_err(failed)?;
         let sessions = Simulated::new(simulation, raised);
         Ok(Self { sessions })
     }

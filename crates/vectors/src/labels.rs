@@ -12,8 +12,9 @@ use undertone::kdf::simulated;
 use undertone::label::{Labelling, Params, Rows, Variant, phases};
 use undertone::party::frame::{HEADER_LEN, Header};
 use undertone::party::{Aborted, Limits, Network, PartyId};
-use undertone::simulate::{Simulation, SimulationError};
+use undertone::simulate::SimulationError;
 use undertone::sum::{Suite, Trust};
+use undertone_tests::label::Simulation;
 
 use crate::refused::{Change, Refused, refused};
 use crate::{Double, Error, File, Hex, double, doubles, hex};

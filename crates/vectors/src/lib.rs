@@ -78,10 +78,7 @@ pub enum Error {
     Arrays(#[from] undertone::arrays::ArraysError),
     /// From a simulated run.
     #[error(transparent)]
-    Run(#[from] undertone::simulate::SimulationError),
-    /// From a simulated job.
-    #[error(transparent)]
-    Job(#[from] undertone::job::simulation::SimulationError),
+    Run(#[from] undertone::job::simulation::SimulationError),
     /// From writing JSON.
     #[error(transparent)]
     Json(#[from] serde_json::Error),

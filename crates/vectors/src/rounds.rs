@@ -6,13 +6,13 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Serialize;
 use undertone::arrays::{Arrays, ArraysError, Layout, Values};
+use undertone::job::simulation::SimulationError;
 use undertone::kernel::mask::append_bytes;
 use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Aborted, Network, PartyId};
 use undertone::rounds::{
     CONTRIBUTION, Contribution, Job, Kept, Mean, MeanHeader, RESULT, ROUND, Report, Sampling,
 };
-use undertone::simulate::SimulationError;
 use undertone::sum::Suite;
 use undertone_tests::rounds::{Member, clear, run};
 

@@ -10,9 +10,10 @@ use undertone::kernel::mask::{append_bytes, from_bytes};
 use undertone::label::{Features, Params};
 use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Aborted, Network, PartyId};
-use undertone::simulate::{ScalingRun, ScalingSimulation, SimulationError};
+use undertone::simulate::SimulationError;
 use undertone::sum::{Suite, Trust, UNMASK};
 use undertone_tests::scaling as clear;
+use undertone_tests::scaling::{Run, Simulation};
 
 use crate::labels::{Parameters, RunFrame};
 use crate::refused::{Change, refused};
@@ -91,11 +92,11 @@ fn add(to: &mut [u64], words: &[u64]) {
 }
 
 impl Case {
-    fn run_over(&self, mut network: Network<'_>) -> Result<ScalingRun, Error> {
+    fn run_over(&self, mut network: Network<'_>) -> Result<Run, Error> {
         if let Some((leaver, after)) = self.leaver {
             network = network.leave(PartyId::client(leaver), after);
         }
-        let simulation = ScalingSimulation {
+        let simulation = Simulation {
             params: self.params,
             clients: rows()?,
             seed: Seed::from_bytes(SEED),

@@ -6,8 +6,8 @@ use undertone::hamming::Backend;
 use undertone::kdf::Seed;
 use undertone::kernel::Prg;
 use undertone::label::{Codes, Features, Graph, Influence, Labelling, Params, Rows, Variant, solo};
-use undertone::simulate::Simulation;
 use undertone_tests::dataset;
+use undertone_tests::label::Simulation;
 
 /// The data set, the clients, and what they bring.
 #[derive(Clone, Copy)]

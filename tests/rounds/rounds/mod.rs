@@ -7,11 +7,12 @@ mod runs;
 use std::sync::Arc;
 
 use undertone::arrays::Arrays;
+use undertone::job::simulation::SimulationError;
 use undertone::party::{Aborted, Ledger, Network, PartyId};
 use undertone::rounds::{CONTRIBUTION, Contribution, Job, Kept, ROUND, Round};
-use undertone::simulate::{RoundRun, SimulationError};
 use undertone::sum;
 use undertone_tests::network::Means;
+use undertone_tests::rounds::Run;
 use undertone_tests::rounds::{Member, members, run};
 
 const SERVER: PartyId = PartyId::SERVER;
@@ -33,7 +34,7 @@ fn new() -> Arc<Kept> {
 }
 
 /// The error of a run that fails.
-fn failure(run: Result<RoundRun, SimulationError>) -> Aborted {
+fn failure(run: Result<Run, SimulationError>) -> Aborted {
     match run {
         Err(SimulationError::Aborted(aborted)) => aborted,
         other => panic!("{other:?}"),

@@ -10,10 +10,10 @@ use undertone::party::{Abort, Endpoint, Ledger, Limits, Network, Node, PartyId, 
 use undertone::rounds::{
     CONTRIBUTION, Contribution, Job, Kept, Mean, RESULT, ROUND, Report, Round, Session, Step,
 };
-use undertone::simulate::RoundRun;
 use undertone::sum::{self, Suite, Trust};
 use undertone_tests::chooser;
 use undertone_tests::network::Means;
+use undertone_tests::rounds::Run;
 use undertone_tests::rounds::{
     Member, assert_mean, assert_same, clear, due, learnt, members, reported, run,
 };
@@ -58,7 +58,7 @@ fn three_rounds_with_what_is_kept_between_them() {
 }
 
 /// All facts of a run, without times.
-fn facts(run: &RoundRun) -> impl PartialEq + std::fmt::Debug + use<> {
+fn facts(run: &Run) -> impl PartialEq + std::fmt::Debug + use<> {
     let costs = |(id, ledger): &(PartyId, Ledger)| {
         let phases = ledger.phases().map(|(phase, cost)| {
             (
@@ -244,7 +244,7 @@ fn who_was_away_gets_the_last_mean() {
     assert_same(&heard.means[0], reported(&first));
     assert_eq!(heard.asked, [(2, 1, Some(1))]);
     // Only this client gets the mean: an opening to each client, a header and a tile to one.
-    let sent = |run: &RoundRun| run.ledgers[0].1.phase(ROUND).unwrap().messages;
+    let sent = |run: &Run| run.ledgers[0].1.phase(ROUND).unwrap().messages;
     assert_eq!((sent(&first), sent(&second)), (4, 5 + 2));
 
     let third = run(job, &second.kept, &members, away(0, 0)).unwrap();

@@ -3,7 +3,6 @@
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -11,12 +10,11 @@ use serde::Serialize;
 use undertone::arrays::{Arrays, MAX_VALUES};
 use undertone::data::{self, Kind};
 use undertone::hamming::Backend;
-use undertone::job::Record;
-use undertone::label::{Labelling, Params, Rows};
+use undertone::job::Terms as _;
+use undertone::label::{self, Labelling, Params, Rows};
 use undertone::node::status::JobReport;
 use undertone::party::Network as Memory;
-use undertone::rounds::{Contribution, Contributor, Job, Round, Source};
-use undertone::simulate::{RoundSimulation, Simulation};
+use undertone::rounds::{self, Client, Contribution, Job, Round, Server, Source, Terms};
 use undertone::sum::Trust;
 
 use super::link::{self, Link};
@@ -129,9 +127,11 @@ impl Trial {
             clients: network.clients,
             split: Split::Iid,
             labelled: 0.1,
-            params,
+            job: label::Job {
+                params,
+                ..label::Job::default()
+            },
             class_names: Vec::new(),
-            standardise: false,
             label_epsilon: None,
         }
         .deal(&seed(0))?;
@@ -242,33 +242,26 @@ impl Trial {
     fn run(&self) -> Result<(f64, usize), Failure> {
         let (start, ledgers) = match self {
             Self::Labels { params, clients } => {
-                let simulation = Simulation {
+                let job = label::Job {
                     params: *params,
-                    clients: clients.clone(),
-                    seed: seed(0),
+                    ..label::Job::default()
                 };
-                let start = Instant::now();
                 // As on a network, each client hashes its own rows.
-                let run = simulation.run_over(Memory::new())?;
+                let mut simulation = label::simulation(job, clients.iter().cloned(), seed(0))?;
+                let start = Instant::now();
+                let run = simulation.run(Memory::new())?;
                 for outcome in &run.clients {
                     outcome.as_ref().map_err(Failure::data)?;
                 }
                 (start, run.ledgers)
             }
             Self::Means { job, clients } => {
-                let simulation = RoundSimulation {
-                    job: *job,
-                    kept: Arc::default(),
-                    clients: clients
-                        .iter()
-                        .cloned()
-                        .map(Given)
-                        .map(|given| (Contributor::new(given), Record::simulated()))
-                        .collect(),
-                    seed: seed(0),
-                };
+                let client =
+                    |own: &Contribution| Client::new(Terms::anything(), Given(own.clone()));
+                let clients = clients.iter().map(client).collect();
+                let mut simulation = rounds::Simulation::new(Server::new(*job), clients, seed(0))?;
                 let start = Instant::now();
-                (start, simulation.run_over(Memory::new())?.ledgers)
+                (start, simulation.run(Memory::new())?.ledgers)
             }
         };
         let time = start.elapsed().as_secs_f64();

@@ -7,9 +7,8 @@ use std::time::Instant;
 use serde::{Serialize, Serializer};
 use undertone::hamming::{Backend, Phe};
 use undertone::kdf::Seed;
-use undertone::label::{Labelling, Params, Rows, phases};
+use undertone::label::{Job, Labelling, Params, Rows, phases, simulation};
 use undertone::party::{Cost, Ledger, Network, PartyId};
-use undertone::simulate::Simulation;
 use undertone::sum::Suite;
 
 use super::Link;
@@ -171,15 +170,18 @@ fn measure(point: Point, links: &[Link]) -> Result<Measured, Failure> {
     };
     let given: Vec<Vec<Option<u16>>> = clients.iter().map(|(_, l)| l.labels().to_vec()).collect();
     let seed = Seed::from_bytes([1; 32]);
-    let run = Simulation {
+    let job = Job {
         params,
-        clients,
-        seed,
-    }
-    .run_over(Network::new())?;
+        ..Job::default()
+    };
+    // As in processes apart, each client hashes its own rows.
+    let run = simulation(job, clients, seed)?.run(Network::new())?;
     let (mut right, mut hidden) = (0, 0);
-    for (client, (outcome, given)) in run.clients.iter().zip(&given).enumerate() {
-        let labels = &outcome.as_ref().map_err(Failure::data)?.labels;
+    for (client, (outcome, given)) in run.clients.into_iter().zip(&given).enumerate() {
+        let outcome = outcome.map_err(Failure::data)?.outcome();
+        let labels = outcome
+            .ok_or_else(|| Failure::data("a client has no labels"))?
+            .labels;
         for ((found, given), row) in labels.classes().iter().zip(given).zip(own(client)) {
             hidden += usize::from(given.is_none());
             right += usize::from(given.is_none() && *found == Some(truth[row]));

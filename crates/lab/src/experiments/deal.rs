@@ -8,7 +8,7 @@ use crate::output::{self, Output};
 use crate::{Failure, Show, input, seed};
 use clap::Args;
 use undertone::data::{self, Dataset, Kind};
-use undertone::label::{Features, Labelling, Params, Rows};
+use undertone::label::{Features, Job, Labelling, Rows};
 
 #[derive(Debug, Args)]
 #[group(skip)]
@@ -117,8 +117,7 @@ impl Deal {
             clients: self.clients,
             split: self.split,
             labelled: self.labelled,
-            standardise: false,
-            params: Params::default(),
+            job: Job::default(),
             label_epsilon: None,
         };
         let clients = experiment.deal(&seed(self.seed))?.clients.into_iter();

@@ -4,9 +4,7 @@ use std::path::{Path, PathBuf};
 
 use undertone::data::classes;
 use undertone::data::parts::{ClassTable, Part, agree, width};
-use undertone::label::{Job, Params};
-use undertone::party::SessionId;
-use undertone::simulate::{Simulation, SimulationError, standardise};
+use undertone::label::{self, Job, Params, RunError};
 
 use super::options::{Label, check_neighbours};
 use super::report::{describe, describe_noise, warn_of_scale};
@@ -19,13 +17,12 @@ pub(super) fn run(options: &Label, show: Show) -> Result<(), Failure> {
         classes,
         job,
     } = prepare(options)?;
-    let params = job.params;
     let labels = Labels::by_client(&options.client, options.out.as_deref())?;
     let paths: Vec<&Path> = options.client.iter().map(PathBuf::as_path).collect();
     let outputs = Outputs::create(options, labels, &paths)?;
     if show.details() {
         let noise = describe_noise(options.label_epsilon, classes.count);
-        output::print(&introduction(&inputs, &classes, &params, &noise))?;
+        output::print(&introduction(&inputs, &classes, &job.params, &noise))?;
     }
 
     warn_of_scale(&job, inputs.iter().map(|input| &input.data), show);
@@ -42,31 +39,17 @@ pub(super) fn run(options: &Label, show: Show) -> Result<(), Failure> {
         clients.push((input.data.rows, labelling));
     }
     let bar = output::progress(1, show);
-    let scaling = if job.standardise {
-        bar.set_message("means and deviations");
-        let seed = seed(options.common.seed).derive(SessionId([0; 32]), "scaling", &[]);
-        let scaling = standardise(params, &mut clients, seed);
-        Some(scaling.map_err(|error| match error {
-            SimulationError::Input { client, error } => {
-                let (name, origin) = &origins[client];
-                Failure::data(format!("{name}: {}", origin.describe(&error)))
-            }
-            error => error.into(),
-        })?)
-    } else {
-        None
-    };
     let rows = clients.iter().map(|(rows, _)| rows.clone()).collect();
-    let simulation = Simulation {
-        params,
-        clients,
-        seed: seed(options.common.seed),
-    };
     let observer = |who, phase| bar.set_message(format!("{phase}, {who}"));
-    let run = match options.label_epsilon {
-        None => simulation.run(observer)?,
-        Some(epsilon) => simulation.run_with_label_noise(epsilon, observer)?,
-    };
+    let (epsilon, seed) = (options.label_epsilon, seed(options.common.seed));
+    let run = label::run(job.clone(), clients, epsilon, seed, observer);
+    let run = run.map_err(|error| match error {
+        RunError::Input { client, error } => {
+            let (name, origin) = &origins[client];
+            Failure::data(format!("{name}: {}", origin.describe(&error)))
+        }
+        error => error.into(),
+    })?;
     bar.finish_and_clear();
 
     let finished = Finished {
@@ -74,7 +57,6 @@ pub(super) fn run(options: &Label, show: Show) -> Result<(), Failure> {
         classes,
         label_epsilon: options.label_epsilon,
         run,
-        scaling,
         rows,
         given,
         file_rows,

@@ -5,7 +5,6 @@ use std::path::Path;
 
 use undertone::data::parts::{ClassTable, width};
 use undertone::data::{Dataset, classes};
-use undertone::label::Job;
 
 use super::options::{Label, check_neighbours};
 use super::report::{LabelReport, describe, describe_noise, warn_of_scale};
@@ -24,7 +23,7 @@ pub(super) fn run(options: &Label, file: &Path, show: Show) -> Result<(), Failur
         features: data.rows.features().unwrap_or(0),
         labels: data.describe_labels(),
     };
-    let (job, experiment) = prepare(options, data, all, file, show)?;
+    let experiment = prepare(options, data, all, file, show)?;
     let labels = Labels::by_row(options.out.as_deref())?;
     let outputs = Outputs::create(options, labels, &[file])?;
     if show.details() {
@@ -37,7 +36,7 @@ pub(super) fn run(options: &Label, file: &Path, show: Show) -> Result<(), Failur
         local,
     } = trials(&experiment, options.common.seed, runs, show)?;
     let finished = Finished {
-        job,
+        job: experiment.job,
         truth: Some(Truth {
             classes: first
                 .parts
@@ -54,7 +53,6 @@ pub(super) fn run(options: &Label, file: &Path, show: Show) -> Result<(), Failur
         },
         label_epsilon: experiment.label_epsilon,
         run: first.run,
-        scaling: first.scaling,
         rows: first.rows,
         given: first.revealed.concat(),
         file_rows: first.parts.concat(),
@@ -85,7 +83,7 @@ fn prepare(
     labels: Vec<u16>,
     file: &Path,
     show: Show,
-) -> Result<(Job, Experiment), Failure> {
+) -> Result<Experiment, Failure> {
     if options.clients > labels.len() {
         return Err(Failure::in_file(
             file,
@@ -99,19 +97,17 @@ fn prepare(
     let job = options.job(&data.rows, data.class_count(), options.clients)?;
     check_neighbours(&job, labels.len())?;
     warn_of_scale(&job, [&data], show);
-    let experiment = Experiment {
-        params: job.params,
+    Ok(Experiment {
+        job,
         classes: data.class_count(),
         class_names: data.class_names,
         rows: Stored::new(data.rows),
         labels,
-        standardise: job.standardise,
         clients: options.clients,
         split: options.split,
         labelled: options.labelled,
         label_epsilon: options.label_epsilon,
-    };
-    Ok((job, experiment))
+    })
 }
 
 /// What the introduction says about the file.
@@ -143,7 +139,7 @@ fn introduction(
         counted(runs, "run"),
         options.common.seed,
         describe(
-            &experiment.params,
+            &experiment.job.params,
             rows.div_ceil(experiment.clients),
             about.features
         ) + &describe_noise(experiment.label_epsilon, experiment.classes),

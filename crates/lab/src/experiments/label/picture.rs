@@ -20,6 +20,7 @@ pub(super) fn write(
             .map(|class| format!("class {class}"))
             .collect();
     }
+    let rows = finished.compared().map_err(Failure::data)?;
     let plot = Plot {
         title: title.to_owned(),
         accuracy: truth.map(|truth| {
@@ -29,7 +30,7 @@ pub(super) fn write(
             ];
             (bars, report.runs)
         }),
-        rows: &finished.rows,
+        rows: &rows,
         classes: finished.decisions().map(|row| row.label).collect(),
         truth: truth.map(|truth| &truth.classes[..]),
         given: &finished.given,

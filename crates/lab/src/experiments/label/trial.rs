@@ -6,9 +6,8 @@ use chacha20::rand_core::SeedableRng;
 use indicatif::ProgressBar;
 use undertone::kdf::Seed;
 use undertone::kernel::Wiped;
-use undertone::label::{Codes, Features, Labelling, Params, Rows, Scale, solo};
-use undertone::party::{Ledger, PartyId, SessionId};
-use undertone::simulate::{Run, Simulation, standardise};
+use undertone::label::{Codes, Features, Job, Labelling, Rows, Run, Scale, run, solo};
+use undertone::party::SessionId;
 
 use crate::experiments::split::{self, Split};
 use crate::{Failure, seed};
@@ -83,16 +82,14 @@ pub(crate) struct Experiment {
     pub(crate) classes: usize,
     /// The name of each class; none where classes are numbers.
     pub(crate) class_names: Vec<String>,
-    /// Whether features are brought to mean 0 and deviation 1 first.
-    pub(crate) standardise: bool,
     /// Number of clients.
     pub(crate) clients: usize,
     /// How rows are dealt out to clients.
     pub(crate) split: Split,
     /// Fraction of each client's rows that keep their label.
     pub(crate) labelled: f64,
-    /// Parameters of the run.
-    pub(crate) params: Params,
+    /// The job of a run.
+    pub(crate) job: Job,
     /// The privacy parameter of the noise on labels, if there is any.
     pub(crate) label_epsilon: Option<f64>,
 }
@@ -116,9 +113,7 @@ pub(crate) struct Trial {
     pub(crate) revealed: Vec<Vec<bool>>,
     /// The run of all clients together.
     pub(crate) run: Run,
-    /// What means and deviations cost, if features were standardised.
-    pub(crate) scaling: Option<Vec<(PartyId, Ledger)>>,
-    /// The rows that clients brought to the run.
+    /// The rows of each client.
     pub(crate) rows: Vec<Rows>,
     /// Per cent of the hidden rows that the run labelled right.
     pub(crate) accuracy: f64,
@@ -171,9 +166,9 @@ impl Experiment {
         let derive = |purpose| seed.derive(SessionId([0; 32]), purpose, &[]);
         bar.set_message("each client alone");
         let mut local = Tally::default();
-        let (local_seed, bits) = (derive("local projection"), self.params.bits);
+        let (local_seed, bits) = (derive("local projection"), self.job.params.bits);
         // One projection for the rows of all clients. Rows go before they are dealt out.
-        let all = if self.standardise {
+        let all = if self.job.standardise {
             None
         } else {
             Some(self.rows.codes(self.labels.len(), &local_seed, bits)?)
@@ -191,33 +186,17 @@ impl Experiment {
             None => self.codes_alone(&clients, &local_seed)?,
         };
         for ((codes, (_, labelling)), part) in codes.into_iter().zip(&clients).zip(&parts) {
-            let labels = solo::propagate(&codes, labelling, &self.params).map_err(Failure::data)?;
+            let labels =
+                solo::propagate(&codes, labelling, &self.job.params).map_err(Failure::data)?;
             local.count(labels.classes(), labelling, part, &self.labels);
         }
 
-        let mut scaled = clients.clone();
-        let scaling = if self.standardise {
-            bar.set_message("means and deviations");
-            Some(standardise(self.params, &mut scaled, derive("scaling"))?)
-        } else {
-            None
-        };
-        let rows = scaled.iter().map(|(rows, _)| rows.clone()).collect();
-        let simulation = Simulation {
-            params: self.params,
-            clients: scaled,
-            seed: derive("run"),
-        };
         let observer = |who, phase| bar.set_message(format!("{phase}, {who}"));
-        let run = match self.label_epsilon {
-            None => simulation.run(observer)?,
-            Some(epsilon) => simulation.run_with_label_noise(epsilon, observer)?,
-        };
+        let (job, seed) = (self.job.clone(), derive("run"));
+        let run = run(job, clients.clone(), self.label_epsilon, seed, observer)?;
         let mut joint = Tally::default();
         for (((_, labelling), part), outcome) in clients.iter().zip(&parts).zip(&run.clients) {
-            if let Ok(outcome) = outcome {
-                joint.count(outcome.labels.classes(), labelling, part, &self.labels);
-            }
+            joint.count(outcome.labels.classes(), labelling, part, &self.labels);
         }
         bar.inc(1);
         Ok(Trial {
@@ -226,8 +205,7 @@ impl Experiment {
             parts,
             revealed,
             run,
-            scaling,
-            rows,
+            rows: clients.into_iter().map(|(rows, _)| rows).collect(),
         })
     }
 
@@ -242,7 +220,7 @@ impl Experiment {
             Rows::Codes(_) => None,
         });
         let features = features.collect::<Result<Vec<_>, _>>()?;
-        Ok(Codes::hash_all(&features, seed, self.params.bits))
+        Ok(Codes::hash_all(&features, seed, self.job.params.bits))
     }
 
     /// The features as a client would standardise them without the others.

@@ -4,9 +4,8 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use undertone::data::parts::ClassTable;
-use undertone::label::{Job, Outcome, Rows};
+use undertone::label::{InputError, Job, Outcome, Rows, Run};
 use undertone::party::{Ledger, PartyId};
-use undertone::simulate::Run;
 
 use super::options::Label;
 use super::picture;
@@ -116,9 +115,7 @@ pub(super) struct Finished {
     pub(super) classes: ClassTable,
     pub(super) label_epsilon: Option<f64>,
     pub(super) run: Run,
-    /// What means and deviations cost, if features were standardised.
-    pub(super) scaling: Option<Vec<(PartyId, Ledger)>>,
-    /// The rows that clients brought to the run.
+    /// The rows of each client.
     pub(super) rows: Vec<Rows>,
     /// Whether each row came with a label.
     pub(super) given: Vec<bool>,
@@ -141,14 +138,24 @@ pub(super) struct Truth {
 impl Finished {
     /// What was run before, if anything.
     fn before(&self) -> Option<(&'static str, &[(PartyId, Ledger)])> {
-        self.scaling
-            .as_deref()
-            .map(|ledgers| ("standardise", ledgers))
+        let scaling = self.run.scaling.as_ref();
+        scaling.map(|scaling| ("standardise", &scaling.ledgers[..]))
     }
 
     /// What each client got.
     pub(super) fn outcomes(&self) -> impl Iterator<Item = &Outcome> {
-        self.run.clients.iter().flatten()
+        self.run.clients.iter()
+    }
+
+    /// The rows of each client as they were compared: standardised, if the job says so.
+    pub(super) fn compared(&self) -> Result<Vec<Rows>, InputError> {
+        let scaled = |rows: &Rows| match (rows, &self.run.scaling) {
+            (Rows::Features(features), Some(scaling)) => {
+                scaling.scale.apply(features).map(Rows::Features)
+            }
+            _ => Ok(rows.clone()),
+        };
+        self.rows.iter().map(scaled).collect()
     }
 
     /// The label of every row.

@@ -1,16 +1,17 @@
-//! Label propagation with all parties in one process.
+//! Label propagation with all parties in one process, over any network.
 
 use std::sync::Arc;
 
-use undertone_job::record::Record;
-use undertone_kdf::Seed;
-use undertone_label::{
-    Input, LabelNoise, Labelling, Outcome, Params, Report, Rows, Together, client, server,
+use undertone::job::Record;
+use undertone::job::simulation::{SimulationError, drive};
+use undertone::kdf::Seed;
+use undertone::kdf::simulated::{party as party_seed, session};
+use undertone::label::{
+    Input, Labelling, Outcome, Params, Report, Rows, Together, client, phases, server,
 };
-use undertone_party::{Abort, Aborted, Ledger, Network, PartyId, Phase};
-use undertone_sum::Trust;
+use undertone::party::{Aborted, Ledger, Network, PartyId, Phase};
 
-use super::{SimulationError, credentials, drive, party_seed, session};
+use crate::identities;
 
 /// The inputs of a run.
 #[derive(Debug)]
@@ -37,16 +38,17 @@ pub struct Run {
 impl Simulation {
     /// Runs all parties over a network that delivers frames in order. Calls `observer` with a party
     /// and its phase after every slice of work. Clients [hash their rows
-    /// together](undertone_label::Together): the first to need codes spends the time for all.
+    /// together](Together): the first to need codes spends the time for all.
     ///
     /// # Errors
-    /// The first [`Aborted`] by its own fault, or [`Stalled`](undertone_party::Stalled).
+    /// The first [`Aborted`] by its own fault, or [`Stalled`](undertone::party::Stalled).
     pub fn run(self, observer: impl FnMut(PartyId, Phase)) -> Result<Run, SimulationError> {
-        let features = self.clients.iter().filter_map(|(rows, _)| match rows {
-            Rows::Features(features) => Some(features.clone()),
-            Rows::Codes(_) => None,
-        });
-        let together = Arc::new(Together::new(features));
+        let together = Arc::new(Together::default());
+        for (rows, _) in &self.clients {
+            if let Rows::Features(features) = rows {
+                together.expect(features.clone());
+            }
+        }
         let run = self.drive(Network::new().observe(observer), Some(together))?;
         match run
             .clients
@@ -58,46 +60,11 @@ impl Simulation {
         }
     }
 
-    /// Like [`run`](Self::run), with [noise](undertone_label::label_noise) on each client's labels.
-    /// In its own result each client keeps its labels without noise. The noise follows from the
-    /// seed of the simulation. Outside of simulations each client has a secret seed of its own.
-    ///
-    /// # Errors
-    /// As [`run`](Self::run); [`Abort::Misuse`] when `epsilon` is not in [`LabelNoise::EPSILON`].
-    pub fn run_with_label_noise(
-        mut self,
-        epsilon: f64,
-        observer: impl FnMut(PartyId, Phase),
-    ) -> Result<Run, SimulationError> {
-        let session = session(&self.seed);
-        let mut own = Vec::with_capacity(self.clients.len());
-        for (client, (rows, labelling)) in self.clients.iter_mut().enumerate() {
-            let id = PartyId::client(client);
-            let ids = [id.to_wire()];
-            let seed = self.seed.derive(session, "simulated label noise", &ids);
-            let noisy = LabelNoise::new(epsilon, seed)
-                .and_then(|noise| noise.apply(rows, labelling))
-                .map_err(|error| Aborted {
-                    party: id,
-                    phase: undertone_label::phases::SETUP,
-                    cause: error.into(),
-                })?;
-            own.push(std::mem::replace(labelling, noisy));
-        }
-        let mut run = self.run(observer)?;
-        for (outcome, own) in run.clients.iter_mut().zip(&own) {
-            if let Ok(outcome) = outcome {
-                outcome.labels.restore(own);
-            }
-        }
-        Ok(run)
-    }
-
     /// Runs all parties over `network`, which may reorder frames, tamper with them, and make
     /// clients drop out. Each client hashes its own rows. So ledgers are those of processes apart.
     ///
     /// # Errors
-    /// The server's [`Aborted`], or [`Stalled`](undertone_party::Stalled).
+    /// The server's [`Aborted`], or [`Stalled`](undertone::party::Stalled).
     pub fn run_over(self, network: Network<'_>) -> Result<Run, SimulationError> {
         self.drive(network, None)
     }
@@ -116,18 +83,13 @@ impl Simulation {
         let ids: Vec<PartyId> = (0..clients.len()).map(PartyId::client).collect();
         let setup = |party, cause| Aborted {
             party,
-            phase: undertone_label::phases::SETUP,
+            phase: phases::SETUP,
             cause,
         };
         let for_server = party_seed(&seed, session, PartyId::SERVER);
         let server = server(session, params, ids.clone(), for_server)
             .map_err(|cause| setup(PartyId::SERVER, cause))?;
-        let mut identities = match params.trust {
-            Trust::SemiHonest => Vec::new(),
-            Trust::MaliciousServer => credentials(&seed, session, &ids)
-                .map_err(|error| setup(error.who, Abort::Misuse(error.to_string())))?,
-        }
-        .into_iter();
+        let mut identities = identities(params.trust, &seed, session, &ids)?;
         let mut parties = Vec::with_capacity(ids.len());
         for (id, (rows, labelling)) in ids.into_iter().zip(clients) {
             let seed = party_seed(&seed, session, id);
@@ -140,7 +102,7 @@ impl Simulation {
                 client(id, session, params, input, seed).map_err(|cause| setup(id, cause))?;
             parties.push((id, client));
         }
-        let driven = drive(network, session, server, parties)?;
+        let driven = drive(network, session, server, parties).ran()?;
         Ok(Run {
             clients: driven.clients,
             report: driven.report,

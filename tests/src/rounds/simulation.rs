@@ -1,18 +1,19 @@
-//! A round with all parties in one process.
+//! A round with all parties in one process, over any network.
 
 use std::sync::Arc;
 
-use undertone_kdf::Seed;
-use undertone_party::{Aborted, Ledger, Network, PartyId};
-use undertone_sum::Trust;
+use undertone::job::simulation::{SimulationError, drive};
+use undertone::job::{Record, SessionContext};
+use undertone::kdf::Seed;
+use undertone::kdf::simulated::{party as party_seed, session};
+use undertone::party::{Aborted, Ledger, Network, PartyId, SessionId};
+use undertone::rounds::{Contributor, Job, Kept, Report, Session, Source, Step};
 
-use super::{SimulationError, credentials, drive, party_seed, session};
-use crate::rounds::{Contributor, Job, Kept, ROUND, Report, Session, Source, Step};
-use undertone_job::{Record, SessionContext};
+use crate::identities;
 
 /// The inputs of a round.
 #[derive(Debug)]
-pub struct RoundSimulation<S> {
+pub struct Simulation<S> {
     /// The parameters.
     pub job: Job,
     /// What the server keeps from earlier rounds.
@@ -25,7 +26,7 @@ pub struct RoundSimulation<S> {
 
 /// The results of a round.
 #[derive(Debug)]
-pub struct RoundRun {
+pub struct Run {
     /// What each client learns, or why it does not.
     pub clients: Vec<Result<Step, Aborted>>,
     /// What the server learns.
@@ -36,14 +37,14 @@ pub struct RoundRun {
     pub ledgers: Vec<(PartyId, Ledger)>,
 }
 
-impl<S: Source> RoundSimulation<S> {
+impl<S: Source> Simulation<S> {
     /// Runs all parties over `network`, which may reorder frames, tamper with them, and make
     /// clients drop out. If the job names a malicious server, every client has an identity and pins
     /// those of the others.
     ///
     /// # Errors
-    /// The server's [`Aborted`], or [`Stalled`](undertone_party::Stalled).
-    pub fn run_over(self, network: Network<'_>) -> Result<RoundRun, SimulationError> {
+    /// The server's [`Aborted`], or [`Stalled`](undertone::party::Stalled).
+    pub fn run_over(self, network: Network<'_>) -> Result<Run, SimulationError> {
         let Self {
             job,
             kept,
@@ -52,19 +53,9 @@ impl<S: Source> RoundSimulation<S> {
         } = self;
         let finished = kept.finished();
         let session = seed.derive(session(&seed), "round", &[finished]);
-        let session = undertone_party::SessionId(*session.expose());
+        let session = SessionId(*session.expose());
         let ids: Vec<PartyId> = (0..clients.len()).map(PartyId::client).collect();
-        let mut identities = match job.trust {
-            Trust::SemiHonest => Vec::new(),
-            Trust::MaliciousServer => {
-                credentials(&seed, session, &ids).map_err(|error| Aborted {
-                    party: error.who,
-                    phase: ROUND,
-                    cause: undertone_party::Abort::Misuse(error.to_string()),
-                })?
-            }
-        }
-        .into_iter();
+        let mut identities = identities(job.trust, &seed, session, &ids)?;
         let mut parties = Vec::with_capacity(ids.len());
         for (me, (client, record)) in ids.iter().copied().zip(clients) {
             let at = SessionContext {
@@ -87,8 +78,8 @@ impl<S: Source> RoundSimulation<S> {
             let _ = tell.send(now);
             Ok(())
         });
-        let driven = drive(network, session, server, parties)?;
-        Ok(RoundRun {
+        let driven = drive(network, session, server, parties).ran()?;
+        Ok(Run {
             clients: driven.clients,
             report: driven.report,
             kept: told.try_recv().map_or(kept, Arc::new),
