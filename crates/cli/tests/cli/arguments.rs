@@ -31,6 +31,30 @@ fn times_in_which_nothing_can_happen() {
 }
 
 #[test]
+fn options_of_other_applications() {
+    for (application, option, value, of) in [
+        ("label", "--weight", "2", "sum"),
+        ("pssl", "--each", "true", "sum"),
+        ("sum", "--classes", "3", "label or pssl or train"),
+        ("cotrain", "--label-epsilon", "1", "label or train"),
+        ("pssl", "--backends", "lwe", "label or train"),
+        ("fedgraph", "--public", "nowhere.npz", "cotrain"),
+        ("train", "--learner", "forest", "cotrain"),
+        ("label", "--trees", "100", "cotrain"),
+        ("label", "--predict", "nowhere.npz", "cotrain"),
+        ("pssl", "--columns", "a,b", "fedgraph"),
+        ("sum", "--epochs", "100", "fedgraph"),
+    ] {
+        if cfg!(not(feature = "train")) && ["cotrain", "fedgraph"].contains(&of) {
+            continue;
+        }
+        let arguments = ["--server", "host:1", "--application", application];
+        let refused = format!("{option} is only for --application {of}");
+        join(&[&arguments[..], &[option, value]].concat(), &refused);
+    }
+}
+
+#[test]
 fn addresses_that_cannot_be_reached() {
     for (server, expected) in [
         ("host", "the port is missing"),

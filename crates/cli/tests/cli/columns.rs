@@ -1,4 +1,4 @@
-//! Clients whose features are in another order.
+//! Clients whose features are in another order, or whose classes have names.
 
 use super::network::{LONG, Process, Trial};
 
@@ -23,6 +23,29 @@ fn trial(job: &str) -> Trial {
 
 fn file(client: usize) -> String {
     format!("data/{client}.csv")
+}
+
+/// Another client could number them otherwise, and labels would mix without a word.
+#[test]
+fn names_of_classes_that_nobody_states_are_refused() {
+    let trial = Trial::with_clients(CLIENTS, "wine", "");
+    std::fs::write(trial.path(&file(0)), "a,b,label\n1,2,ash\n2,1,elm\n").unwrap();
+    for name in ["pssl", "train", "cotrain", "fedgraph"] {
+        if name != "pssl" && cfg!(not(feature = "train")) {
+            continue;
+        }
+        let join = |more: &[&str]| {
+            let more = [&["--application", name, "--retry", "0"], more].concat();
+            let mut client = trial.join_with(0, &file(0), &more);
+            (client.ends(LONG), trial.text("join-0.err"))
+        };
+        let (ended, log) = join(&[]);
+        assert_eq!(ended, Some(65), "{name}: {log}");
+        let why = "labels are names; state all classes with --classes";
+        assert!(log.contains(why), "{name}: {log}");
+        let (_, log) = join(&["--classes", "ash,elm"]);
+        assert!(!log.contains(why), "{name}: {log}");
+    }
 }
 
 /// Whichever application compares rows of several clients.

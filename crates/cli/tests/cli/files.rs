@@ -389,7 +389,10 @@ fn keys_of_the_job_are_stated_once() {
     assert_eq!(by_key["job"]["standardise"], true);
     for (arguments, why) in [
         (&["--bits", "64", "--set", "bits=64"][..], "--set bits"),
-        (&["--set", "classes=3"], "--set classes"),
+        (
+            &["--set", "classes=3"],
+            "--set classes: the files or --classes",
+        ),
         (&["--set", "bots=3"], "bots"),
         (&["--set", "alpha=2"], "alpha"),
         (&["--set", "min_clients=6"], "min_clients is 6"),

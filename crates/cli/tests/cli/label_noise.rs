@@ -96,7 +96,8 @@ fn what_join_refuses() {
     std::fs::write(&csv, "1,2,0\n2,1,1\n3,1,\n").unwrap();
     fails(&csv, &[], 2, "--label-epsilon needs --classes");
     let rows = trial.path("data/client-0.npz");
-    fails(&rows, &["--application", "sum"], 2, "label propagation");
+    let only = "--label-epsilon is only for --application label or train";
+    fails(&rows, &["--application", "sum"], 2, only);
     let secret = trial.path("keys/client-0/label.secret");
     assert!(!Path::new(&secret).exists());
     std::fs::write(&secret, "short").unwrap();

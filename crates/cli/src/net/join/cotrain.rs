@@ -6,7 +6,6 @@ use std::sync::Arc;
 use clap::Args;
 use serde::Serialize;
 use undertone::cotrain::{Client, Data, Inputs, Job, Labels, Public, Rows, Step};
-use undertone::data;
 use undertone::data::parts::check_names;
 use undertone::job::{Agreed, Record};
 use undertone::label::{Features, Rows as Loaded};
@@ -17,9 +16,9 @@ use undertone::party::{PartyId, SessionId};
 use super::super::cotraining::{features, write_labels};
 use super::super::credentials::Warnings;
 use super::super::randomness;
-use super::Join;
 use super::label::Input;
 use super::part::{Costs, own_output, take_part};
+use super::{Application, Given, Join};
 use undertone_lab::output;
 use undertone_lab::{Failure, Show};
 
@@ -29,17 +28,20 @@ pub(super) struct CotrainOptions {
     /// File with the public rows, the same for all clients (.npz or CSV). Labels in it do not count
     #[arg(long, value_name = "FILE")]
     pub(super) public: Option<PathBuf>,
-    /// What this client trains: tree, forest, boosted, logistic or mlp
+    /// What this client trains: tree, forest, boosted, logistic or mlp [default: forest]
     #[arg(
         long,
         value_name = "LEARNER",
-        default_value = "forest",
         value_parser = undertone_lab::experiments::cotrain::learner
     )]
-    learner: Kind,
-    /// Number of trees of a forest
-    #[arg(long, value_name = "N", default_value_t = TREES, hide_short_help = true)]
-    trees: u16,
+    learner: Option<Kind>,
+    #[arg(
+        long,
+        value_name = "N",
+        hide_short_help = true,
+        help = format!("Number of trees of a forest [default: {TREES}]")
+    )]
+    trees: Option<u16>,
     /// File with rows that the final learner labels. OUT has their labels, instead of those of the
     /// public rows
     #[arg(long, value_name = "FILE", hide_short_help = true)]
@@ -47,9 +49,14 @@ pub(super) struct CotrainOptions {
 }
 
 impl CotrainOptions {
-    /// Whether any of them is given that has no default.
-    pub(super) fn is_given(&self) -> bool {
-        self.public.is_some() || self.predict.is_some()
+    pub(super) fn given(&self) -> [Given; 4] {
+        const COTRAIN: &[Application] = &[Application::Cotrain];
+        [
+            Given::new("--public", self.public.is_some(), COTRAIN),
+            Given::new("--learner", self.learner.is_some(), COTRAIN),
+            Given::new("--trees", self.trees.is_some(), COTRAIN),
+            Given::new("--predict", self.predict.is_some(), COTRAIN),
+        ]
     }
 }
 
@@ -79,7 +86,7 @@ struct Own {
 impl Own {
     fn load(options: &Join, record: &Record) -> Result<Self, Failure> {
         let unusable = |what: &str| Failure::in_file(&options.data, what);
-        let input = Input::load(options, data::Kind::Table, record)?;
+        let input = Input::numbered(options, record)?;
         let Loaded::Features(features) = input.rows else {
             return Err(unusable("co-training needs features, not codes"));
         };
@@ -145,7 +152,8 @@ pub(super) fn run(
     let seed = randomness(options.link.insecure_seed)
         .party(SessionId([0; 32]), PartyId::client(0))
         .map_err(|error| Failure::new(71, format!("randomness: {error}")))?;
-    let (kind, trees) = (mine.learner, mine.trees);
+    let kind = mine.learner.unwrap_or(Kind::Forest);
+    let trees = mine.trees.unwrap_or(TREES);
     let shared = Arc::clone(&public_rows);
     let make = move |job: &Job| {
         let public = Public::prepared(job.standardise, dim, shared.values());
@@ -191,7 +199,7 @@ pub(super) fn run(
     let report = Report {
         rows,
         public_rows: count,
-        learner: mine.learner.name(),
+        learner: kind.name(),
         exchanges: client.part().exchanges(),
         covered: consensus.iter().flatten().flatten().count(),
         labelled,

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use clap::Args;
 use serde::Serialize;
-use undertone::data::Kind;
 use undertone::fedgraph::{Client, Inputs, Job, Matrix, Train};
 use undertone::job::{Agreed, Record};
 use undertone::kdf::Seed;
@@ -18,7 +17,7 @@ use super::super::credentials::Warnings;
 use super::super::randomness;
 use super::label::Input;
 use super::part::{Costs, own_output, take_part};
-use super::{Join, pssl};
+use super::{Application, Given, Join, pssl};
 use undertone_lab::output::{self, Output};
 use undertone_lab::{Failure, Show};
 
@@ -29,20 +28,25 @@ pub(super) struct FedGraphOptions {
     /// that have a name in common are neighbours
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     columns: Vec<String>,
-    /// Passes over the rows in the training of this client's own network
     #[arg(
         long,
         value_name = "N",
-        default_value_t = LocalSettings::new(2).epochs,
-        hide_short_help = true
+        hide_short_help = true,
+        help = format!(
+            "Passes over the rows in the training of this client's own network [default: {}]",
+            LocalSettings::new(2).epochs
+        )
     )]
-    epochs: usize,
+    epochs: Option<usize>,
 }
 
 impl FedGraphOptions {
-    /// Whether any of them is given that has no default.
-    pub(super) fn is_given(&self) -> bool {
-        !self.columns.is_empty()
+    pub(super) fn given(&self) -> [Given; 2] {
+        const FEDGRAPH: &[Application] = &[Application::Fedgraph];
+        [
+            Given::new("--columns", !self.columns.is_empty(), FEDGRAPH),
+            Given::new("--epochs", self.epochs.is_some(), FEDGRAPH),
+        ]
     }
 }
 
@@ -143,7 +147,7 @@ impl Own {
 
 fn load(options: &Join, record: &Record) -> Result<(Own, Vec<String>), Failure> {
     let unusable = |what: String| Failure::in_file(&options.data, what);
-    let input = Input::load(options, Kind::Table, record)?;
+    let input = Input::numbered(options, record)?;
     let Loaded::Features(features) = input.rows else {
         return Err(unusable("fedgraph needs features, not codes".into()));
     };
@@ -184,7 +188,8 @@ pub(super) fn run(
     let seed = randomness(options.link.insecure_seed)
         .party(SessionId([0; 32]), PartyId::client(0))
         .map_err(|error| Failure::new(71, format!("randomness: {error}")))?;
-    let (rows, epochs) = (Arc::clone(&own), mine.epochs);
+    let epochs = mine.epochs.unwrap_or(LocalSettings::new(2).epochs);
+    let rows = Arc::clone(&own);
     let make = move |job: &Job| Arc::clone(&rows).train(job, epochs);
     // Votes are final, also if the training ends early, or this process does.
     let (rows, target, classes) = (Arc::clone(&own), options.out.clone(), names.clone());

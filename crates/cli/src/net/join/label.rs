@@ -12,11 +12,31 @@ use undertone::label::{Client, LabelNoise, Labelling, Rows};
 use undertone::node::client::Config;
 
 use super::super::credentials::{Warnings, label_secret};
-use super::Join;
 use super::part::{Costs, own_output, take_part};
 use super::record::bring;
+use super::{Application, Given, Join};
 use undertone_lab::output;
 use undertone_lab::{Failure, Show, input, labels, noise};
+
+impl LabelOptions {
+    pub(super) fn given(&self) -> Vec<Given> {
+        use Application::{Cotrain, Fedgraph, Label, Pssl, Train};
+        vec![
+            Given::new("--codes", self.codes, &[Label]),
+            Given::new(
+                "--classes",
+                self.classes.is_some(),
+                &[Label, Pssl, Train, Cotrain, Fedgraph],
+            ),
+            Given::new("--backends", self.backends.is_some(), &[Label, Train]),
+            Given::new(
+                "--label-epsilon",
+                self.label_epsilon.is_some(),
+                &[Label, Train],
+            ),
+        ]
+    }
+}
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Label propagation")]
@@ -94,6 +114,20 @@ impl Input {
             columns: Vec::new(),
             classes_stated: true,
         }
+    }
+
+    /// Reads the client's file, for an application in which classes are numbers. Names that nobody
+    /// states are refused: another client might number them otherwise.
+    pub(super) fn numbered(join: &Join, record: &Record) -> Result<Self, Failure> {
+        let input = Self::load(join, Kind::Table, record)?;
+        if !input.classes_stated && !input.labelling.names().is_empty() {
+            return Err(Failure::in_file(
+                &join.data,
+                "labels are names; state all classes with --classes, in an order that all clients \
+                 share",
+            ));
+        }
+        Ok(input)
     }
 
     /// Reads the client's file, which has features of this `kind` or, with `--codes`, codes.

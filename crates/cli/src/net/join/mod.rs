@@ -96,6 +96,24 @@ enum Application {
     Fedgraph,
 }
 
+/// An option that not all applications have.
+struct Given {
+    option: &'static str,
+    is_given: bool,
+    /// The applications that have it.
+    of: &'static [Application],
+}
+
+impl Given {
+    fn new(option: &'static str, is_given: bool, of: &'static [Application]) -> Self {
+        Self {
+            option,
+            is_given,
+            of,
+        }
+    }
+}
+
 /// How to reach the server.
 #[derive(Debug, Args)]
 struct Link {
@@ -245,6 +263,30 @@ impl Join {
         })
     }
 
+    /// Refuses options of other applications.
+    fn check_options(&self) -> Result<(), Failure> {
+        let own = self.application;
+        let mut all = self.label.given();
+        all.extend(self.sum.given());
+        #[cfg(feature = "train")]
+        {
+            all.extend(self.cotrain.given());
+            all.extend(self.fedgraph.given());
+        }
+        let foreign = all
+            .into_iter()
+            .find(|given| given.is_given && !given.of.contains(&own));
+        foreign.map_or(Ok(()), |given| {
+            let of = given.of.iter().filter_map(Application::to_possible_value);
+            let of: Vec<String> = of.map(|name| name.get_name().to_owned()).collect();
+            Err(Failure::usage(format!(
+                "{} is only for --application {}",
+                given.option,
+                of.join(" or ")
+            )))
+        })
+    }
+
     /// The record of this client's data.
     fn record(&self, config: &Config) -> Result<Record, Failure> {
         self.record.open(config, &self.link.keys)
@@ -257,41 +299,15 @@ impl Join {
     }
 
     pub(crate) fn run(self, show: Show) -> Result<(), Failure> {
+        self.check_options()?;
         let mut warnings = Warnings::default();
         let config = self.link.config(&mut warnings)?;
         match self.application {
-            application if application != Application::Sum && self.sum.is_given() => Err(
-                Failure::usage("--weight and --each are only for sums: --application sum"),
-            ),
-            #[cfg(feature = "train")]
-            application if application != Application::Cotrain && self.cotrain.is_given() => {
-                Err(Failure::usage(
-                    "--public and --predict are only for co-training: --application cotrain",
-                ))
-            }
-            #[cfg(feature = "train")]
-            application if application != Application::Fedgraph && self.fedgraph.is_given() => Err(
-                Failure::usage("--columns is only for graph networks: --application fedgraph"),
-            ),
             Application::Label => label::run(&self, &config, &warnings, show),
-            Application::Sum if self.label.label_epsilon.is_some() => Err(Failure::usage(
-                "--label-epsilon is only for label propagation and training",
-            )),
             #[cfg(feature = "train")]
             Application::Train => train::run(&self, &config, &warnings, show),
             #[cfg(feature = "train")]
-            Application::Cotrain if self.label.label_epsilon.is_some() => Err(Failure::usage(
-                "--label-epsilon is not for co-training; its noise is on votes",
-            )),
-            #[cfg(feature = "train")]
             Application::Cotrain => cotrain::run(&self, &config, &warnings, show),
-            Application::Pssl if self.label.label_epsilon.is_some() => Err(Failure::usage(
-                "--label-epsilon is only for label propagation and training",
-            )),
-            #[cfg(feature = "train")]
-            Application::Fedgraph if self.label.label_epsilon.is_some() => Err(Failure::usage(
-                "--label-epsilon is only for label propagation and training",
-            )),
             #[cfg(feature = "train")]
             Application::Fedgraph => fedgraph::run(&self, &config, &warnings, show),
             #[cfg(not(feature = "train"))]

@@ -1,7 +1,6 @@
 //! `undertone join`, a graph between pairs of clients.
 
 use serde::Serialize;
-use undertone::data::Kind;
 use undertone::job::Agreed;
 use undertone::label::Rows;
 use undertone::node::client::Config;
@@ -33,7 +32,7 @@ pub(super) fn run(
     show: Show,
 ) -> Result<(), Failure> {
     let record = options.record(config)?;
-    let input = Input::load(options, Kind::Table, &record)?;
+    let input = Input::numbered(options, &record)?;
     let Rows::Features(features) = input.rows else {
         return Err(Failure::in_file(
             &options.data,

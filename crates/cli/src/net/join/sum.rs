@@ -15,9 +15,9 @@ use undertone::node::client::{Config, Joined};
 use undertone::rounds::{Client, Contribution, Mean, Round, Source};
 
 use super::super::credentials::Warnings;
-use super::Join;
 use super::each::Each;
 use super::part::{Costs, own_output, take_part};
+use super::{Application, Given, Join};
 use undertone_lab::output::{self, Output};
 use undertone_lab::{Failure, Show};
 
@@ -37,9 +37,12 @@ pub(super) struct SumOptions {
 }
 
 impl SumOptions {
-    /// Whether any of them is given.
-    pub(super) fn is_given(&self) -> bool {
-        self.weight.is_some() || self.each.is_some()
+    pub(super) fn given(&self) -> [Given; 2] {
+        const SUM: &[Application] = &[Application::Sum];
+        [
+            Given::new("--weight", self.weight.is_some(), SUM),
+            Given::new("--each", self.each.is_some(), SUM),
+        ]
     }
 }
 

@@ -1,7 +1,6 @@
 //! `undertone join`, training.
 
 use serde::Serialize;
-use undertone::data::Kind;
 use undertone::job::Agreed;
 use undertone::kdf::Seed;
 use undertone::label::LabelNoise;
@@ -60,7 +59,7 @@ pub(super) fn run(
     show: Show,
 ) -> Result<(), Failure> {
     let record = options.record(config)?;
-    let input = Input::load(options, Kind::Table, &record)?;
+    let input = Input::numbered(options, &record)?;
     let labelled = input.labelling.labelled().count();
     let rows = input.labelling.rows();
     let out = own_output(&options.out, &[&options.data])?;

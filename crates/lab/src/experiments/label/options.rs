@@ -12,6 +12,7 @@ use undertone::label::{Job, Params, Rows, Variant};
 
 use crate::experiments::driver::Common;
 use crate::experiments::split::{Split, check_labelled};
+use crate::stated::Pair;
 use crate::{Failure, noise};
 
 /// The help of an option that states this key of the job.
@@ -154,6 +155,12 @@ impl Label {
 
     /// The job of `clients` clients with rows like `rows` of so many classes.
     pub(super) fn job(&self, rows: &Rows, classes: usize, clients: usize) -> Result<Job, Failure> {
+        let of_classes = |(key, _): &&Pair| key == "classes" || key == "class_names";
+        if let Some((key, _)) = self.common.set.iter().find(of_classes) {
+            return Err(Failure::usage(format!(
+                "--set {key}: the files or --classes state the classes"
+            )));
+        }
         let text = |name: Option<String>| name.map(Value::from);
         let stated = [
             ("bits", self.bits.map(Value::from)),
