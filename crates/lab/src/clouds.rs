@@ -1,10 +1,14 @@
 //! Synthetic rows.
 
 use undertone::kernel::{Prg, normal};
-use undertone::label::{Features, InputError};
+use undertone::label::{Features, InputError, Labelling, Labels, Rows};
 
 /// Classes of synthetic rows.
 pub(crate) const CLASSES: usize = 10;
+/// Features of a row that is dealt to a client.
+const FEATURES: usize = 64;
+/// One row in this many is labelled.
+const LABELLED: usize = 10;
 
 /// Rows from ten Gaussian clouds, and their classes. Row i has class i mod 10.
 pub(crate) fn clouds(
@@ -24,4 +28,40 @@ pub(crate) fn clouds(
         }
     }
     Ok((Features::new(features, values)?, truth))
+}
+
+/// The classes of rows that are dealt without a label.
+pub(crate) struct Hidden(Vec<Option<u16>>);
+
+/// Rows from ten clouds for each client, so many each. One in ten is labelled.
+pub(crate) fn deal(
+    clients: usize,
+    rows: usize,
+) -> Result<(Vec<(Rows, Labelling)>, Hidden), InputError> {
+    let (all, truth) = clouds(clients * rows, FEATURES, 1.0)?;
+    // Row i has class i mod 10. The first ten rows therefore label every class.
+    let is_given = |row: usize| (row / CLASSES).is_multiple_of(LABELLED);
+    let of = |client: usize| {
+        let own: Vec<usize> = (client * rows..(client + 1) * rows).collect();
+        let given = own.iter().map(|row| is_given(*row).then_some(truth[*row]));
+        let labelling = Labelling::new(CLASSES, given.collect())?;
+        Ok((Rows::Features(all.select(&own)), labelling))
+    };
+    let dealt = (0..clients).map(of).collect::<Result<_, InputError>>()?;
+    let hidden = truth.iter().enumerate();
+    let hidden = hidden.map(|(row, class)| (!is_given(row)).then_some(*class));
+    Ok((dealt, Hidden(hidden.collect())))
+}
+
+impl Hidden {
+    /// Per cent of the hidden rows that the labels of all clients, in order, have right.
+    pub(crate) fn accuracy<'a>(&self, labels: impl IntoIterator<Item = &'a Labels>) -> f64 {
+        let found = labels.into_iter().flat_map(Labels::classes);
+        let (mut right, mut hidden) = (0, 0);
+        for (class, found) in self.0.iter().zip(found) {
+            hidden += usize::from(class.is_some());
+            right += usize::from(class.is_some() && class == found);
+        }
+        100.0 * f64::from(right as u32) / f64::from(hidden.max(1) as u32)
+    }
 }

@@ -10,6 +10,12 @@ Examples:
   undertone bench label-privacy data/digits.npz
   undertone bench label-privacy data/digits.npz --labelled 0.3 --runs 20";
 
+pub(super) const CLIENTS: &str = "\
+Examples:
+  undertone bench clients
+  undertone bench clients --clients 200,1000 --threads 2
+  undertone bench clients --clients 5 --rows 4000 --bits 4096 --backend lwe";
+
 pub(super) const DISTANCES: &str = "\
 Examples:
   undertone bench distances --rows 1000

@@ -1,5 +1,6 @@
 //! `undertone bench`.
 
+mod clients;
 mod distances;
 mod examples;
 mod garble;
@@ -28,6 +29,9 @@ pub enum Bench {
     /// Measure how noise on labels changes accuracy, for several values of epsilon
     #[command(after_help = examples::LABEL_PRIVACY)]
     LabelPrivacy(label_privacy::LabelPrivacy),
+    /// Measure label propagation with many clients: what a pair of them costs in each phase
+    #[command(after_help = examples::CLIENTS)]
+    Clients(clients::Clients),
     /// Measure a distance backend on random codes: time and bytes for each distance
     #[command(after_help = examples::DISTANCES)]
     Distances(distances::Distances),
@@ -67,6 +71,7 @@ impl Bench {
         match self {
             Self::Pipeline(pipeline) => pipeline.run(show),
             Self::LabelPrivacy(privacy) => privacy.run(show),
+            Self::Clients(clients) => clients.run(show),
             Self::Distances(distances) => distances.run(show),
             Self::Network(network) => network.run(show),
             Self::Garble(garble) => garble.run(show),

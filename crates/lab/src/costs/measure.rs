@@ -7,21 +7,16 @@ use std::time::Instant;
 use serde::{Serialize, Serializer};
 use undertone::hamming::{Backend, Phe};
 use undertone::kdf::Seed;
-use undertone::label::{Job, Labelling, Params, Rows, phases, simulation};
+use undertone::label::{Job, Params, phases, simulation};
 use undertone::party::{Cost, Ledger, Network, PartyId};
 use undertone::sum::Suite;
 
 use super::Link;
 use super::repeat::Repetition;
 use crate::Failure;
-use crate::clouds::{self, CLASSES};
+use crate::clouds;
 use crate::ledgers::{together, total};
 use crate::report::milliseconds;
-
-/// Features of a row.
-const FEATURES: usize = 64;
-/// One row in this many is labelled.
-const LABELLED: usize = 10;
 
 /// The sizes of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -148,18 +143,7 @@ pub(super) fn median_of(
 }
 
 fn measure(point: Point, links: &[Link]) -> Result<Measured, Failure> {
-    let (all, truth) = clouds::clouds(point.all_rows(), FEATURES, 1.0).map_err(Failure::data)?;
-    let own = |client: usize| client * point.rows..(client + 1) * point.rows;
-    let mut clients = Vec::with_capacity(point.clients);
-    for client in 0..point.clients {
-        let rows: Vec<usize> = own(client).collect();
-        // Row i has class i mod 10. The first ten rows therefore label every class.
-        let given = rows.iter().map(|row| {
-            ((row / CLASSES).is_multiple_of(LABELLED) || *row < CLASSES).then_some(truth[*row])
-        });
-        let labelling = Labelling::new(CLASSES, given.collect()).map_err(Failure::data)?;
-        clients.push((Rows::Features(all.select(&rows)), labelling));
-    }
+    let (clients, truth) = clouds::deal(point.clients, point.rows).map_err(Failure::data)?;
     let params = Params {
         bits: point.bits,
         backend: point.backend,
@@ -168,7 +152,6 @@ fn measure(point: Point, links: &[Link]) -> Result<Measured, Failure> {
         phe: Phe::new(point.key_bits).map_err(Failure::data)?,
         ..Params::default()
     };
-    let given: Vec<Vec<Option<u16>>> = clients.iter().map(|(_, l)| l.labels().to_vec()).collect();
     let seed = Seed::from_bytes([1; 32]);
     let job = Job {
         params,
@@ -176,23 +159,12 @@ fn measure(point: Point, links: &[Link]) -> Result<Measured, Failure> {
     };
     // As in processes apart, each client hashes its own rows.
     let run = simulation(job, clients, seed)?.run(Network::new())?;
-    let (mut right, mut hidden) = (0, 0);
-    for (client, (outcome, given)) in run.clients.into_iter().zip(&given).enumerate() {
+    let mut labels = Vec::with_capacity(run.clients.len());
+    for outcome in run.clients {
         let outcome = outcome.map_err(Failure::data)?.outcome();
-        let labels = outcome
-            .ok_or_else(|| Failure::data("a client has no labels"))?
-            .labels;
-        for ((found, given), row) in labels.classes().iter().zip(given).zip(own(client)) {
-            hidden += usize::from(given.is_none());
-            right += usize::from(given.is_none() && *found == Some(truth[row]));
-        }
+        labels.extend(outcome.map(|outcome| outcome.labels));
     }
-    Ok(costs(
-        point,
-        &run.ledgers,
-        links,
-        100.0 * right as f64 / f64::from(hidden.max(1) as u32),
-    ))
+    Ok(costs(point, &run.ledgers, links, truth.accuracy(&labels)))
 }
 
 fn costs(point: Point, ledgers: &[(PartyId, Ledger)], links: &[Link], accuracy: f64) -> Measured {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use rayon::prelude::*;
 use undertone_kdf::Seed;
 use undertone_party::{Abort, Io, PartyId, Script, Writer};
 use zeroize::Zeroizing;
@@ -114,14 +115,21 @@ impl Joining {
     ) -> Result<(Vec<u8>, BTreeMap<PartyId, Channel>), Abort> {
         let mut channels = BTreeMap::new();
         let mut w = Writer::default();
-        for member in members.iter().filter(|member| member.id != self.mine.id) {
-            match self.rules.secrecy {
-                Secrecy::Open => w.raw(self.contribution.expose()),
-                Secrecy::Sealed => {
-                    let failed = |error: SealError| Abort::Internal(error.to_string());
-                    let mut channel = self.agree(member.id, member.keys[0])?;
+        let others = members.iter().filter(|member| member.id != self.mine.id);
+        match self.rules.secrecy {
+            Secrecy::Open => others.for_each(|_| w.raw(self.contribution.expose())),
+            Secrecy::Sealed => {
+                let failed = |error: SealError| Abort::Internal(error.to_string());
+                // A key agreement is nearly all that a peer costs.
+                let agreed: Vec<_> = others
+                    .collect::<Vec<_>>()
+                    .into_par_iter()
+                    .map(|member| (member.id, self.agree(member.id, member.keys[0])))
+                    .collect();
+                for (id, channel) in agreed {
+                    let mut channel = channel?;
                     w.raw(&channel.seal(self.contribution.expose()).map_err(failed)?);
-                    channels.insert(member.id, channel);
+                    channels.insert(id, channel);
                 }
             }
         }

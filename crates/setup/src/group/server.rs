@@ -1,5 +1,6 @@
 //! The server's side of the setup.
 
+use rayon::prelude::*;
 use undertone_kdf::Seed;
 use undertone_party::{Abort, Io, PartyId, Script};
 
@@ -70,9 +71,9 @@ async fn admit(
         Channel::agree(rules.session, SERVER, &keys, member.id, member.keys[0])
             .map_err(|error| Abort::cheated(member.id, error.to_string()))
     };
-    let channels: Result<Vec<Channel>, Abort> = members.iter().map(channel).collect();
+    let channels: Vec<Result<Channel, Abort>> = members.par_iter().map(channel).collect();
     Ok(Admitted {
-        channels: channels?,
+        channels: channels.into_iter().collect::<Result<_, _>>()?,
         members,
     })
 }
