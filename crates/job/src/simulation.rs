@@ -1,5 +1,7 @@
 //! All parties of an application in one process, exchanging the real messages.
 
+use std::time::{Duration, Instant};
+
 use undertone_kdf::Seed;
 use undertone_kdf::simulated::{party as party_seed, session};
 use undertone_kernel::Prg;
@@ -56,6 +58,8 @@ pub struct Ran<S, C> {
     pub clients: Vec<Result<C, Aborted>>,
     /// What each party spent.
     pub ledgers: Vec<(PartyId, Ledger)>,
+    /// Time outside the parties' steps, in which the process moved frames.
+    pub outside: Duration,
 }
 
 impl<A: Application, P: Participant<Job = A::Job>> Simulation<A, P> {
@@ -233,6 +237,8 @@ pub struct Outcomes<S, C> {
     pub clients: Vec<(PartyId, Result<C, Aborted>)>,
     /// What each party spent.
     pub ledgers: Vec<(PartyId, Ledger)>,
+    /// Time outside the parties' steps.
+    pub outside: Duration,
     /// Whether parties waited for messages that nobody sends.
     pub stalled: Option<Stalled>,
     /// Why the server aborted, if it did.
@@ -276,6 +282,7 @@ impl<S, C> Outcomes<S, C> {
                 .map(|(_, outcome)| outcome)
                 .collect(),
             ledgers: self.ledgers,
+            outside: self.outside,
         })
     }
 }
@@ -305,15 +312,20 @@ pub fn drive<S: Party, C: Party>(
     let mut clients: Vec<_> = clients.into_iter().map(endpoint).collect();
     let mut nodes: Vec<&mut dyn Node> = vec![&mut server];
     nodes.extend(clients.iter_mut().map(|client| client as &mut dyn Node));
+    let start = Instant::now();
     let ran = network.run(&mut nodes);
+    let whole = start.elapsed();
     let mut ledgers = vec![(PartyId::SERVER, server.ledger().clone())];
     ledgers.extend(clients.iter().map(|c| (c.id(), c.ledger().clone())));
+    let costs = ledgers.iter().flat_map(|(_, ledger)| ledger.phases());
+    let inside: Duration = costs.map(|(_, cost)| cost.compute).sum();
     let cause = server.aborted().map(|aborted| cause(aborted, &clients));
     let outcome = |client: Endpoint<C>| (client.id(), client.finish().map(|(output, _)| output));
     Outcomes {
         server: server.finish().map(|(output, _)| output),
         clients: clients.into_iter().map(outcome).collect(),
         ledgers,
+        outside: whole.saturating_sub(inside),
         stalled: ran.err(),
         cause,
     }

@@ -194,6 +194,14 @@ pub fn cost_table(ledgers: &[(PartyId, Ledger)], before: Option<Session<'_>>) ->
     table(header, lines, 1)
 }
 
+/// The line below a cost table on time that no party spent.
+pub fn outside(spent: Duration) -> String {
+    format!(
+        " outside all phases, to move frames in this process: {}\n",
+        time(spent)
+    )
+}
+
 /// A number of things: `1 run`, `3 runs`.
 pub fn counted(count: u32, one: &str) -> String {
     let plural = if count == 1 { "" } else { "s" };

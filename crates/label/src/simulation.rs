@@ -1,6 +1,7 @@
 //! All parties of a job in one process.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use undertone_job::Terms as _;
 use undertone_job::simulation::SimulationError;
@@ -32,6 +33,8 @@ pub struct Run {
     pub report: Report,
     /// What each party spent in the session that labels.
     pub ledgers: Vec<(PartyId, Ledger)>,
+    /// Time outside the parties' steps of that session, in which the process moved frames.
+    pub outside: Duration,
     /// The session before it, if the job standardises features.
     pub scaling: Option<Scaling>,
 }
@@ -137,6 +140,7 @@ pub fn run(
                     clients: gained.into_iter().filter_map(Gained::outcome).collect(),
                     report,
                     ledgers: ran.ledgers,
+                    outside: ran.outside,
                     scaling,
                 });
             }

@@ -30,6 +30,8 @@ pub(super) struct LabelReport {
     pub(super) rows_without_label: usize,
     /// Costs of the run with the first seed.
     pub(super) phases: Vec<PhaseCost>,
+    /// Time of that run outside all phases: the process moved frames.
+    pub(super) outside_ms: f64,
 }
 
 /// The parameters of a run, what the server learns, and notes on risks. `most_rows` is the number

@@ -14,7 +14,7 @@ use super::trace::Trace;
 use crate::experiments::driver;
 use crate::labels::{self, Decision, decisions};
 use crate::output::{self, Output};
-use crate::report::{Spread, cost_table, phase_costs};
+use crate::report::{Spread, cost_table, milliseconds, outside, phase_costs};
 use crate::{Failure, Show};
 
 /// The files of a run, opened before it starts.
@@ -181,6 +181,7 @@ impl Finished {
             runs: 1,
             rows_without_label: self.decisions().filter(|row| row.label < 0).count(),
             phases: phase_costs(&self.run.ledgers, self.before()),
+            outside_ms: milliseconds(self.run.outside),
         }
     }
 
@@ -209,7 +210,8 @@ impl Finished {
                 String::new()
             };
             let costs = cost_table(&self.run.ledgers, self.before());
-            text += &format!("\ncosts{which}:\n{costs}");
+            let outside = outside(self.run.outside);
+            text += &format!("\ncosts{which}:\n{costs}{outside}");
         }
         let shown = Shown {
             report,
