@@ -224,6 +224,30 @@ fn keys_are_made_and_paillier_is_measured() {
 }
 
 #[test]
+fn what_a_pair_of_clients_costs() {
+    let arguments = ["bench", "clients", "--clients", "4,8", "--rows", "10"];
+    let object = json(&undertone(
+        &[&arguments[..], &["--bits", "100", "--json"]].concat(),
+    ));
+    let runs = object["runs"].as_array().unwrap();
+    let pairs: Vec<_> = runs.iter().map(|run| run["pairs"].as_u64()).collect();
+    assert_eq!(pairs, [Some(6), Some(28)]);
+    let sent = |run: &Value, phase: &str| {
+        let mut phases = run["phases"].as_array().unwrap().iter();
+        let of = phases.find(|other| other["phase"] == phase).unwrap();
+        of["bytes"].as_u64().unwrap()
+    };
+    // Each of the two clients of a pair sends 7 bits for a distance.
+    assert!(sent(&runs[1], "distances") > 28 * 2 * 10 * 10 * 7 / 8);
+    assert!(sent(&runs[1], "distances") < 10 * sent(&runs[0], "distances"));
+    for run in runs {
+        assert!(run["outside_ms"].as_f64().unwrap() > 0.0);
+        assert!(run["accuracy"].as_f64().unwrap() > 50.0);
+    }
+    assert_fails(&["bench", "clients", "--clients", "2"], 2, "3 or more");
+}
+
+#[test]
 fn distances_are_measured() {
     for backend in ["psm", "sketch", "clear", "shade", "phe"] {
         let arguments = [

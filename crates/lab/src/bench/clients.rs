@@ -158,7 +158,7 @@ impl Report {
         }
         for two in self.runs.windows(2) {
             text += &format!(
-                "\n{} clients take {:.1} times the time of {}; they are {:.1} times as many pairs\n",
+                "\n{} clients take {:.1} times the time of {}, for {:.1} times the pairs\n",
                 two[1].clients,
                 two[1].seconds / two[0].seconds,
                 two[0].clients,
