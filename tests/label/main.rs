@@ -7,3 +7,4 @@ mod leavers;
 mod orders;
 mod reference;
 mod scaling;
+mod simulation;

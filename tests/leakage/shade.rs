@@ -4,13 +4,14 @@
 use std::cell::RefCell;
 
 use undertone::hamming::{Backend, Phe};
+use undertone::job::simulation::SimulationError;
 use undertone::kdf::Seed;
 use undertone::kernel::{BitMatrix, Prg, pack};
 use undertone::ot::base;
 use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Abort, Aborted, Network, PartyId};
 use undertone::setup::seal::{Channel, TAG_LEN};
-use undertone::simulate::{DistanceRun, DistanceSimulation, SimulationError};
+use undertone::simulate::{DistanceRun, DistanceSimulation};
 use undertone::sum::Suite;
 use undertone_tests::kept::Kept;
 use undertone_tests::tamper::set_payload;

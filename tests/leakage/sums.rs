@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use sha2::{Digest, Sha256};
+use undertone::job::simulation::SimulationError;
 use undertone::kdf::Seed;
 use undertone::kernel::mask::{Op, Stream, from_bytes};
 use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Abort, Network, PartyId};
 use undertone::setup::seal::KeyPair;
-use undertone::simulate::{SimulationError, SumSimulation};
+use undertone::simulate::SumSimulation;
 use undertone::sum::Input;
 use undertone::sum::{KEYS, Rules, SHARES, Suite, UNMASK, UPLOAD};
 use undertone_tests::sums::{SESSION, clear, contributions, rules};

@@ -9,13 +9,12 @@ use undertone::kdf::Seed;
 use undertone::kernel::Prg;
 use undertone::label::{
     Client, Features, Job, Labelling, Outcome, PeerRows, PropagationTerms, Rows, Server, Terms,
-    phases,
+    phases, run,
 };
 use undertone::node::client::{self, JoinError, Joined};
 use undertone::node::status::JobReport;
 use undertone::node::{Randomness, Served};
 use undertone::sum::Trust;
-use undertone_tests::label::Simulation;
 use undertone_tests::network::{LONG, Labels, Task, World, labelled};
 use undertone_tests::{dataset, random_clients};
 
@@ -39,11 +38,7 @@ fn spawn(
 async fn compare(job: Job, clients: Vec<(Rows, Labelling)>) -> JobReport {
     let seed = [7; 32];
     let trust = job.params.trust;
-    let simulation = Simulation {
-        params: job.params,
-        clients: clients.clone(),
-        seed: Seed::from_bytes(seed),
-    };
+    let (own_job, own_clients) = (job.clone(), clients.clone());
     let fixed = || Randomness::Fixed(Arc::new(Seed::from_bytes(seed)));
     let world = World::start(clients.len(), Served::new(Server::new(job)), |config| {
         config.randomness = fixed();
@@ -60,14 +55,16 @@ async fn compare(job: Job, clients: Vec<(Rows, Labelling)>) -> JobReport {
         }
         tasks.push(spawn(config, data, terms()));
     }
-    let expected = tokio::task::spawn_blocking(|| simulation.run(|_, _| {}).unwrap())
-        .await
-        .unwrap();
+    let one_process = move || {
+        let seed = Seed::from_bytes(seed);
+        run(own_job, own_clients, None, seed, |_, _| {}).unwrap()
+    };
+    let expected = tokio::task::spawn_blocking(one_process).await.unwrap();
     let mut of_clients = undertone::party::Ledger::default();
     for (index, task) in tasks.into_iter().enumerate() {
         let joined = tokio::time::timeout(LONG, task).await;
         let (outcome, joined): (Outcome, Joined) = joined.unwrap().unwrap().unwrap();
-        assert_eq!(&outcome, expected.clients[index].as_ref().unwrap());
+        assert_eq!(outcome, expected.clients[index]);
         assert_eq!((joined.sessions, joined.returned), (1, 0));
         of_clients.add(&joined.ledger);
         // A client sends and receives the same bytes as in one process.

@@ -3,11 +3,12 @@
 
 use proptest::prelude::*;
 use undertone::hamming::{Backend, PHASE, Phe};
+use undertone::job::simulation::SimulationError;
 use undertone::kdf::Seed;
 use undertone::kernel::{BitMatrix, Cpu, Prg, hamming};
 use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Abort, Network, PartyId};
-use undertone::simulate::{DistanceRun, DistanceSimulation, SimulationError};
+use undertone::simulate::{DistanceRun, DistanceSimulation};
 use undertone::sum::Suite;
 use undertone_tests::kept::Kept;
 use undertone_tests::tamper::{self, set_payload, tampering};

@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use undertone::hamming::tiles::{Block, Sink, Tile};
 use undertone::hamming::{self, Backend, ClientContext, OFFLINE, Phe, ServerContext};
+use undertone::job::simulation::SimulationError;
 use undertone::kdf::{Seed, simulated};
 use undertone::kernel::{self, BitMatrix, Cpu, Prg};
 use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Endpoint, Limits, Network, Node, Party, PartyId, Script};
 use undertone::setup::fixed::FixedGroup;
-use undertone::simulate::{DistanceRun, DistanceSimulation, SimulationError};
+use undertone::simulate::{DistanceRun, DistanceSimulation};
 use undertone::sum::Suite;
 use undertone_tests::kept::Kept;
 use undertone_tests::{chooser, points};

@@ -5,11 +5,11 @@ use std::collections::HashSet;
 
 use undertone::hamming::tiles::{Sink, Tile};
 use undertone::hamming::{self, Backend, ClientContext, PHASE, Phe, ServerContext};
+use undertone::job::simulation::SimulationError;
 use undertone::kdf::{Seed, simulated};
 use undertone::lwe::Params;
 use undertone::party::{Abort, Aborted, Endpoint, Limits, Network, Node, PartyId, Script};
 use undertone::setup::fixed::FixedGroup;
-use undertone::simulate::SimulationError;
 use undertone::sum::Suite;
 use undertone_tests::chooser;
 use undertone_tests::kept::Kept;

@@ -1,12 +1,13 @@
 //! `shade`: numbers of rows and bits around boundaries, and cheaters.
 
 use undertone::hamming::{Backend, OFFLINE, PHASE, Phe};
+use undertone::job::simulation::SimulationError;
 use undertone::kdf::Seed;
 use undertone::kernel::{BitMatrix, Prg};
 use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Abort, Aborted, Network, PartyId};
 use undertone::setup::seal::TAG_LEN;
-use undertone::simulate::{DistanceRun, DistanceSimulation, SimulationError};
+use undertone::simulate::{DistanceRun, DistanceSimulation};
 use undertone::sum::Suite;
 use undertone_tests::chooser;
 use undertone_tests::kept::Kept;

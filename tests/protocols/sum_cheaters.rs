@@ -1,8 +1,9 @@
 //! Secure sums against cheating parties: each check catches its cheater.
 
+use undertone::job::simulation::SimulationError;
 use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Abort, Aborted, Network, PartyId};
-use undertone::simulate::{SimulationError, SumRun};
+use undertone::simulate::SumRun;
 use undertone::sum::{Groups, KEYS, Rules, SHARES, Trust, UNMASK, Wiring};
 use undertone_tests::sums::{assert_clear, contributions, rules, simulation};
 use undertone_tests::tamper::{assert_cheated, assert_malformed, set_payload, tampering};

@@ -6,10 +6,10 @@ use std::sync::{Arc, OnceLock};
 
 use proptest::prelude::*;
 use undertone::job::record::{Claim, Claims, Of, Place, TOLD};
+use undertone::job::simulation::SimulationError;
 use undertone::job::testing::PowerCut;
 use undertone::kdf::Seed;
 use undertone::party::{Abort, Network, PartyId, SessionId};
-use undertone::simulate::SimulationError;
 use undertone::sum::{Audience, Groups, Rules, Suite, Trust, Wiring, Word, wiring};
 use undertone_tests::chooser;
 use undertone_tests::records::on_disk;

@@ -6,7 +6,7 @@ use undertone::label::{Features, InputError, Labelling, Labels, Rows};
 /// Classes of synthetic rows.
 pub(crate) const CLASSES: usize = 10;
 /// Features of a row that is dealt to a client.
-const FEATURES: usize = 64;
+pub(crate) const FEATURES: usize = 64;
 /// One row in this many is labelled.
 const LABELLED: usize = 10;
 

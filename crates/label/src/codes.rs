@@ -84,11 +84,10 @@ impl Default for Desk {
 }
 
 impl Together {
-    /// A client will ask for the codes of `features`. Clients say so before the first one asks.
+    /// A client will ask for the codes of `features`. It says so before any client asks.
     pub fn expect(&self, features: Features) {
-        match &mut *self.desk() {
-            Desk::Waiting(waiting) => waiting.push(features),
-            made @ Desk::Made { .. } => *made = Desk::Waiting(vec![features]),
+        if let Desk::Waiting(waiting) = &mut *self.desk() {
+            waiting.push(features);
         }
     }
 

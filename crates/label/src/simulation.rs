@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use undertone_job::Terms as _;
 use undertone_job::simulation::SimulationError;
+use undertone_job::{Application as _, Terms as _};
 use undertone_kdf::{Seed, simulated};
-use undertone_party::{Aborted, Ledger, Network, PartyId, Phase};
+use undertone_party::{Abort, Aborted, Ledger, Network, PartyId, Phase};
 
 use crate::application::{Client, Ended, Gained, Server};
 use crate::client::Outcome;
@@ -33,7 +33,7 @@ pub struct Run {
     pub report: Report,
     /// What each party spent in the session that labels.
     pub ledgers: Vec<(PartyId, Ledger)>,
-    /// Time outside the parties' steps of that session, in which the process moved frames.
+    /// Time of all sessions outside the parties' steps: the process moved frames.
     pub outside: Duration,
     /// The session before it, if the job standardises features.
     pub scaling: Option<Scaling>,
@@ -118,34 +118,44 @@ pub fn run(
         });
     }
     let mut simulation = Simulation::new(Server::new(job), all, seed)?;
-    let mut scaling: Option<Scaling> = None;
-    loop {
+    let (mut scaling, mut outside) = (None, Duration::ZERO);
+    if simulation.server().job().standardise {
         let ran = simulation.run(Network::new().observe(&mut observer));
-        let scale = scaling.as_ref().map(|scaling| &scaling.scale);
-        let ran = ran.map_err(|error| unfit(&features, scale).unwrap_or_else(|| error.into()))?;
+        let ran = ran.map_err(|error| unfit(&features, None).unwrap_or(error.into()))?;
+        outside = ran.outside;
         let gained = ran.clients.into_iter().collect::<Result<Vec<_>, _>>()?;
-        match ran.report {
-            Ended::Scaled(_) => {
-                let scale = gained.into_iter().find_map(|gained| match gained {
-                    Gained::Scale(scale) => Some(scale),
-                    Gained::Outcome(_) => None,
-                });
-                scaling = scale.map(|scale| Scaling {
-                    scale,
-                    ledgers: ran.ledgers,
-                });
-            }
-            Ended::Labelled(report) => {
-                return Ok(Run {
-                    clients: gained.into_iter().filter_map(Gained::outcome).collect(),
-                    report,
-                    ledgers: ran.ledgers,
-                    outside: ran.outside,
-                    scaling,
-                });
-            }
-        }
+        let scale = gained.into_iter().find_map(|gained| match gained {
+            Gained::Scale(scale) => Some(scale),
+            Gained::Outcome(_) => None,
+        });
+        scaling = scale.map(|scale| Scaling {
+            scale,
+            ledgers: ran.ledgers,
+        });
     }
+    let members = simulation.members();
+    let scale = scaling.as_ref().map(|scaling| &scaling.scale);
+    let parties = simulation.parties(&members);
+    let parties = parties.map_err(|error| unfit(&features, scale).unwrap_or(error.into()))?;
+    // The parties have their rows, and drop them when they are hashed.
+    drop((simulation, features));
+    let ran = parties.run(Network::new().observe(&mut observer))?;
+    let Ended::Labelled(report) = ran.report else {
+        return Err(Aborted {
+            party: PartyId::SERVER,
+            phase: phases::SETUP,
+            cause: Abort::Internal("its last session labels nothing".to_owned()),
+        }
+        .into());
+    };
+    let gained = ran.clients.into_iter().collect::<Result<Vec<_>, _>>()?;
+    Ok(Run {
+        clients: gained.into_iter().filter_map(Gained::outcome).collect(),
+        report,
+        ledgers: ran.ledgers,
+        outside: outside + ran.outside,
+        scaling,
+    })
 }
 
 /// The noise on the labels of the client at this place.

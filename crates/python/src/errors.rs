@@ -6,10 +6,10 @@ use pyo3::create_exception;
 use pyo3::exceptions::{PyException, PyUserWarning, PyValueError};
 use pyo3::prelude::*;
 use undertone::job::record::TOLD;
+use undertone::job::simulation::SimulationError;
 use undertone::job::{Decline, Unwilling};
 use undertone::party::{Abort, Aborted, CourierError, PartyId};
 use undertone::replay::ReplayError;
-use undertone::simulate::SimulationError;
 
 use crate::record;
 

@@ -7,6 +7,7 @@ use numpy::{IntoPyArray, PyArray1, PyArray2};
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use undertone::data::parts;
+use undertone::job::simulation::SimulationError;
 use undertone::kdf::Seed;
 use undertone::label::{
     Client, Ended, Gained, Job, LabelNoise, Outcome, Report, RunError, Server, run,
@@ -123,6 +124,7 @@ pub(crate) fn label<'py>(
         let observer = |who: PartyId, phase: Phase| tell(&|| format!("{phase}, {who}"));
         let run = run(job, clients, label_epsilon, seed, observer);
         let mut run = run.map_err(|error| match error {
+            RunError::Simulation(error @ SimulationError::Declined { .. }) => value(error),
             RunError::Simulation(error) => simulation(error),
             error => value(error),
         })?;

@@ -4,8 +4,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
+use undertone::job::simulation::SimulationError;
 use undertone::party::{Ledger, Network, PartyId, Phase};
-use undertone::simulate::SimulationError;
 
 use crate::costs::{self, Spent};
 use crate::errors::{self, simulation, value};

@@ -194,6 +194,16 @@ impl Direction {
     }
 }
 
+/// The pair secret of a [`Channel`], which takes nearly all of the time to make one. Many are made
+/// on several threads. They stay in their place until they are wiped.
+pub(crate) fn pair_secret(
+    session: SessionId,
+    keys: &KeyPair,
+    peer_public: [u8; 32],
+) -> Result<Seed, SealError> {
+    keys.agree(session, "pair", peer_public)
+}
+
 /// One party's end of the channel to another.
 pub struct Channel {
     outward: Direction,
@@ -213,7 +223,7 @@ impl Channel {
         peer: PartyId,
         peer_public: [u8; 32],
     ) -> Result<Self, SealError> {
-        let secret = keys.agree(session, "pair", peer_public)?;
+        let secret = pair_secret(session, keys, peer_public)?;
         Ok(Self::new(session, &secret, me, peer))
     }
 

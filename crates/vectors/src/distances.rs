@@ -3,13 +3,14 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 use undertone::hamming::{Backend, Phe};
+use undertone::job::simulation::SimulationError;
 use undertone::kdf::Seed;
 use undertone::kdf::simulated;
 use undertone::kernel::{BitMatrix, Prg};
 use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Aborted, Network, PartyId};
 use undertone::setup::seal::KeyPair;
-use undertone::simulate::{DistanceSimulation, SimulationError};
+use undertone::simulate::DistanceSimulation;
 use undertone::sum::Suite;
 
 use crate::refused::{Change, Refused, refused};

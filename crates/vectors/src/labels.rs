@@ -7,12 +7,12 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 use undertone::hamming::{Backend, Phe};
+use undertone::job::simulation::SimulationError;
 use undertone::kdf::Seed;
 use undertone::kdf::simulated;
 use undertone::label::{Labelling, Params, Rows, Variant, phases};
 use undertone::party::frame::{HEADER_LEN, Header};
 use undertone::party::{Aborted, Limits, Network, PartyId};
-use undertone::simulate::SimulationError;
 use undertone::sum::{Suite, Trust};
 use undertone_tests::label::Simulation;
 

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::Serialize;
+use undertone::job::simulation::SimulationError;
 use undertone::kernel::Prg;
 use undertone::kernel::mask::{Suite, append_bytes};
 use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Abort, Aborted, Network, PartyId};
-use undertone::simulate::{SimulationError, SumSimulation};
+use undertone::simulate::SumSimulation;
 use undertone::sum::Input;
 use undertone::sum::fixed::Fixed;
 use undertone::sum::wiring::Graph;

@@ -35,9 +35,9 @@ fn options_of_other_applications() {
     for (application, option, value, of) in [
         ("label", "--weight", "2", "sum"),
         ("pssl", "--each", "true", "sum"),
-        ("sum", "--classes", "3", "label or pssl or train"),
-        ("cotrain", "--label-epsilon", "1", "label or train"),
-        ("pssl", "--backends", "lwe", "label or train"),
+        ("sum", "--classes", "3", "label, pssl, train"),
+        ("cotrain", "--label-epsilon", "1", "label, train"),
+        ("pssl", "--backends", "lwe", "label, train"),
         ("fedgraph", "--public", "nowhere.npz", "cotrain"),
         ("train", "--learner", "forest", "cotrain"),
         ("label", "--trees", "100", "cotrain"),

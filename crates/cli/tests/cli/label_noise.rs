@@ -96,7 +96,7 @@ fn what_join_refuses() {
     std::fs::write(&csv, "1,2,0\n2,1,1\n3,1,\n").unwrap();
     fails(&csv, &[], 2, "--label-epsilon needs --classes");
     let rows = trial.path("data/client-0.npz");
-    let only = "--label-epsilon is only for --application label or train";
+    let only = "--label-epsilon is only for --application label, train";
     fails(&rows, &["--application", "sum"], 2, only);
     let secret = trial.path("keys/client-0/label.secret");
     assert!(!Path::new(&secret).exists());

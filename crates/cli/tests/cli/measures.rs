@@ -241,7 +241,11 @@ fn what_a_pair_of_clients_costs() {
     assert!(sent(&runs[1], "distances") > 28 * 2 * 10 * 10 * 7 / 8);
     assert!(sent(&runs[1], "distances") < 10 * sent(&runs[0], "distances"));
     for run in runs {
-        assert!(run["outside_ms"].as_f64().unwrap() > 0.0);
+        let ms = |value: &Value| value.as_f64().unwrap();
+        let phases = run["phases"].as_array().unwrap().iter();
+        let parts = phases.map(|phase| ms(&phase["ms"])).sum::<f64>();
+        let parts = parts + ms(&run["outside_ms"]) + ms(&run["around_ms"]);
+        assert!((parts - 1e3 * ms(&run["seconds"])).abs() < 1.0, "{run}");
         assert!(run["accuracy"].as_f64().unwrap() > 50.0);
     }
     assert_fails(&["bench", "clients", "--clients", "2"], 2, "3 or more");

@@ -10,11 +10,12 @@ use undertone::label::{Job, Params, run};
 use undertone::party::Ledger;
 
 use super::threads;
+use crate::clouds::{self, CLASSES, FEATURES};
 use crate::ledgers::{compute_ms, together};
 use crate::machine::{peak_memory_mib, simd};
 use crate::report::{milliseconds, table};
 use crate::sum::fits;
-use crate::{Failure, Show, clouds, output};
+use crate::{Failure, Show, output};
 
 #[derive(Debug, Args)]
 pub struct Clients {
@@ -31,6 +32,9 @@ pub struct Clients {
     #[arg(long, default_value_t = Backend::Psm)]
     backend: Backend,
 }
+
+/// What a client keeps of another: its place on the roster, a channel, links in the process.
+const BYTES_OF_A_PEER: usize = 2048;
 
 /// What all parties together spent in a phase.
 #[derive(Debug, Serialize)]
@@ -50,8 +54,10 @@ struct Measured {
     pairs: usize,
     seconds: f64,
     phases: Vec<Phase>,
-    /// Time outside all phases: the process moved frames, and made and dropped parties.
+    /// Time outside all phases, in which the process moved frames.
     outside_ms: f64,
+    /// Time before the first phase and after the last: parties are made, and dropped.
+    around_ms: f64,
     accuracy: f64,
     /// Of the process so far.
     peak_mib: Option<f64>,
@@ -76,16 +82,19 @@ impl Clients {
         };
         params.check().map_err(Failure::usage)?;
         let least = params.min_clients;
-        if self.rows == 0 || self.clients.iter().any(|clients| *clients < least) {
+        let wrong = |clients: &usize| *clients < least || clients * self.rows <= 2 * CLASSES;
+        if self.clients.iter().any(wrong) {
             return Err(Failure::usage(format!(
-                "--rows must be 1 or more, --clients {least} or more"
+                "--clients must be {least} or more, and together they need more than {} rows",
+                2 * CLASSES
             )));
         }
         let bar = output::progress(self.clients.len() as u64, show);
         let mut runs = Vec::new();
         for clients in &self.clients {
             bar.set_message(format!("{clients} clients"));
-            fits(&[*clients, self.rows, 64, 8])?;
+            fits(&[*clients, self.rows, FEATURES, size_of::<f64>()])?;
+            fits(&[*clients, *clients, BYTES_OF_A_PEER])?;
             runs.push(self.measure(params, *clients)?);
             bar.inc(1);
         }
@@ -120,7 +129,8 @@ impl Clients {
             pairs,
             seconds: whole.as_secs_f64(),
             phases: phases(&all, pairs),
-            outside_ms: milliseconds(whole) - compute_ms(&all),
+            outside_ms: milliseconds(run.outside),
+            around_ms: milliseconds(whole) - milliseconds(run.outside) - compute_ms(&all),
             accuracy: hidden.accuracy(run.clients.iter().map(|outcome| &outcome.labels)),
             peak_mib: peak_memory_mib(),
         })
@@ -182,6 +192,7 @@ impl Measured {
         let phases = self.phases.iter();
         let mut lines: Vec<_> = phases.map(|phase| line(phase.phase, phase.ms)).collect();
         lines.push(line("outside all phases", self.outside_ms));
+        lines.push(line("making and dropping parties", self.around_ms));
         table(["phase", "all parties", "a pair", "of the run"], lines, 1)
     }
 }

@@ -324,7 +324,7 @@ fn series(clients: usize, words: usize) -> Result<(f64, bool), Failure> {
     let mut nodes: Vec<&mut dyn Node> = vec![&mut server];
     nodes.extend(parties.iter_mut().map(|party| party as &mut dyn Node));
     let ran = Network::new().run(&mut nodes);
-    ran.map_err(undertone::simulate::SimulationError::from)?;
+    ran.map_err(undertone::job::simulation::SimulationError::from)?;
     let mut seconds_of_all = seconds(server.ledger());
     seconds_of_all += parties
         .iter()
@@ -332,7 +332,7 @@ fn series(clients: usize, words: usize) -> Result<(f64, bool), Failure> {
         .sum::<f64>();
     let (exact, _) = server
         .finish()
-        .map_err(undertone::simulate::SimulationError::from)?;
+        .map_err(undertone::job::simulation::SimulationError::from)?;
     Ok((seconds_of_all, exact))
 }
 

@@ -4,11 +4,12 @@
 use std::time::Instant;
 
 use serde::Serialize;
+use undertone::job::simulation::SimulationError;
 use undertone::kdf::Seed;
 use undertone::kernel::Prg;
 use undertone::ot::{Field, Security};
 use undertone::paillier::{BigUint, Noise, PaillierError, Primes, SecretKey};
-use undertone::simulate::{SimulationError, TransferSimulation};
+use undertone::simulate::TransferSimulation;
 
 use super::measure::Point;
 use crate::Failure;

@@ -11,7 +11,7 @@ use super::messages::{Admission, Roster};
 use super::{CONTRIBUTION_LEN, Group, Member, Own, PHASE, Rules, SERVER, SIGNED, Secrecy};
 use crate::identity::Credentials;
 use crate::roster::{Entry, enough};
-use crate::seal::{Channel, KeyPair, SealError};
+use crate::seal::{Channel, KeyPair, SealError, pair_secret};
 
 /// The script of client `me`. The others receive its `advertisement`. `seed` is its randomness: a
 /// seed, or an [`Own`] with a key that is tied to what the client brings. With `credentials` it
@@ -100,7 +100,7 @@ impl Joining {
     /// The channel to `peer` (SETUP-11).
     fn agree(&self, peer: PartyId, key: [u8; 32]) -> Result<Channel, Abort> {
         Channel::agree(self.rules.session, self.mine.id, &self.keys, peer, key)
-            .map_err(|error| Abort::cheated(peer, error.to_string()))
+            .map_err(|error| not_agreed(peer, &error))
     }
 
     fn members(&self, entries: &[u8]) -> Result<Vec<Member>, Abort> {
@@ -120,16 +120,17 @@ impl Joining {
             Secrecy::Open => others.for_each(|_| w.raw(self.contribution.expose())),
             Secrecy::Sealed => {
                 let failed = |error: SealError| Abort::Internal(error.to_string());
-                // A key agreement is nearly all that a peer costs.
-                let agreed: Vec<_> = others
-                    .collect::<Vec<_>>()
-                    .into_par_iter()
-                    .map(|member| (member.id, self.agree(member.id, member.keys[0])))
-                    .collect();
-                for (id, channel) in agreed {
-                    let mut channel = channel?;
+                let session = self.rules.session;
+                let others: Vec<&Member> = others.collect();
+                let secret = |member: &&Member| pair_secret(session, &self.keys, member.keys[0]);
+                let secrets: Vec<_> = others.par_iter().map(secret).collect();
+                for (member, secret) in others.into_iter().zip(&secrets) {
+                    let secret = secret
+                        .as_ref()
+                        .map_err(|error| not_agreed(member.id, error))?;
+                    let mut channel = Channel::new(session, secret, self.mine.id, member.id);
                     w.raw(&channel.seal(self.contribution.expose()).map_err(failed)?);
-                    channels.insert(id, channel);
+                    channels.insert(member.id, channel);
                 }
             }
         }
@@ -164,4 +165,9 @@ impl Joining {
         }
         Ok(material)
     }
+}
+
+/// SETUP-11.
+fn not_agreed(peer: PartyId, error: &SealError) -> Abort {
+    Abort::cheated(peer, error.to_string())
 }

@@ -7,7 +7,7 @@ use undertone_party::{Abort, Io, PartyId, Script};
 use super::messages::{Admission, Contributions, Roster};
 use super::{Admitted, Member, PHASE, Rules, SERVER};
 use crate::roster::{Entry, enough, invited};
-use crate::seal::{Channel, KeyPair};
+use crate::seal::{Channel, KeyPair, SealError, pair_secret};
 
 /// The server of a session with the invited clients `expected`. `seed` is its randomness.
 ///
@@ -66,14 +66,15 @@ async fn admit(
     let mut is_in = sent.iter().map(Option::is_some);
     members.retain(|_| is_in.next() == Some(true));
     enough(members.len(), rules.min_clients)?; // SETUP-5
-    let channel = |member: &Member| {
+    let secret = |member: &Member| pair_secret(rules.session, &keys, member.keys[0]);
+    let secrets: Vec<_> = members.par_iter().map(secret).collect();
+    let channel = |(member, secret): (&Member, &Result<Seed, SealError>)| {
         // SETUP-11.
-        Channel::agree(rules.session, SERVER, &keys, member.id, member.keys[0])
-            .map_err(|error| Abort::cheated(member.id, error.to_string()))
+        let failed = |error: &SealError| Abort::cheated(member.id, error.to_string());
+        let secret = secret.as_ref().map_err(failed)?;
+        Ok(Channel::new(rules.session, secret, SERVER, member.id))
     };
-    let channels: Vec<Result<Channel, Abort>> = members.par_iter().map(channel).collect();
-    Ok(Admitted {
-        channels: channels.into_iter().collect::<Result<_, _>>()?,
-        members,
-    })
+    let channels = members.iter().zip(&secrets).map(channel);
+    let channels = channels.collect::<Result<Vec<_>, Abort>>()?;
+    Ok(Admitted { channels, members })
 }

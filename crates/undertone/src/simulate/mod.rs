@@ -6,7 +6,7 @@ pub mod garble;
 mod sum;
 pub mod transfers;
 
-use undertone_job::simulation::{self, Ran, credentials};
+use undertone_job::simulation::{self, Ran, SimulationError, credentials};
 use undertone_party::{Network, Party, PartyId, SessionId};
 
 use undertone_kdf::simulated::party as party_seed;
@@ -16,7 +16,6 @@ pub use distances::{DistanceRun, DistanceSimulation};
 pub use garble::GarbleSimulation;
 pub use sum::{SumRun, SumSimulation};
 pub use transfers::TransferSimulation;
-pub use undertone_job::simulation::SimulationError;
 
 /// Drives `server` and `clients` over `network` until all have ended.
 fn drive<S: Party, C: Party>(

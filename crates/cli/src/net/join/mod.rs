@@ -279,11 +279,9 @@ impl Join {
         foreign.map_or(Ok(()), |given| {
             let of = given.of.iter().filter_map(Application::to_possible_value);
             let of: Vec<String> = of.map(|name| name.get_name().to_owned()).collect();
-            Err(Failure::usage(format!(
-                "{} is only for --application {}",
-                given.option,
-                of.join(" or ")
-            )))
+            let of = of.join(", ");
+            let why = format!("{} is only for --application {of}", given.option);
+            Err(Failure::usage(why))
         })
     }
 

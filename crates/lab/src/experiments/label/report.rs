@@ -30,7 +30,7 @@ pub(super) struct LabelReport {
     pub(super) rows_without_label: usize,
     /// Costs of the run with the first seed.
     pub(super) phases: Vec<PhaseCost>,
-    /// Time of that run outside all phases: the process moved frames.
+    /// Time of that run outside all phases, in which this process moved frames.
     pub(super) outside_ms: f64,
 }
 
