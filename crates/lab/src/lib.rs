@@ -16,6 +16,7 @@
 //! | [`interrupt`] | all | removes temporary files and child processes after a signal |
 //! | [`labels`] | `label`, `join` | writes labels of rows |
 //! | [`plot`] | `label` | draws accuracy, and rows by class |
+//! | [`ports`] | `bench network` | finds a free port |
 //! | [`report`] | all | cost tables |
 #![forbid(unsafe_code)]
 #![allow(missing_docs)] // The help texts of the command are the documentation of its arguments.
@@ -39,6 +40,7 @@ pub mod ot;
 pub mod output;
 mod phase_costs;
 pub mod plot;
+pub mod ports;
 pub mod program;
 pub mod report;
 pub mod stated;

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import json
 import shutil
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
@@ -24,6 +23,7 @@ from flwr.serverapp import strategy as strategies
 from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM, FedProx, Krum, Strategy
 from frame import Frame
 from numpy.typing import NDArray
+from ports import free_port
 from six import trials
 
 import undertone
@@ -1206,13 +1206,6 @@ def test_a_client_connects_to_its_own_server_only(tmp_path: Path) -> None:
         serve(
             grid, undertone.LabelJob(), roster=keys / "roster.toml", listen=listen, poll=0.0
         )
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
-        return port
 
 
 # Flower's own engines

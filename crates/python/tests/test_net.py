@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from frame import Frame
 from numpy.typing import NDArray
+from ports import free_port
 from six import CLIENTS, trials
 from test_train import Softmax
 
@@ -26,13 +27,6 @@ import undertone
 def command(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     run = [sys.executable, "-m", "undertone", *arguments]
     return subprocess.run(run, cwd=cwd, capture_output=True, text=True, check=False)
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
 
 
 class Network:

@@ -1,10 +1,10 @@
 //! Server and clients as processes.
 
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
+
+pub(crate) use undertone_lab::ports::free as free_port;
 
 use super::*;
 
@@ -37,21 +37,6 @@ impl Process {
             std::thread::sleep(Duration::from_millis(10));
         }
         panic!("still runs after {within:?}");
-    }
-}
-
-/// A port that no other test of this process gets. It lies below those that the system gives to
-/// whoever asks for any port, which could take it before the server does.
-pub(crate) fn free_port() -> u16 {
-    const PORTS: std::ops::Range<u32> = 12_000..32_000;
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let first = std::process::id() * 97;
-    loop {
-        let port = first + NEXT.fetch_add(1, Ordering::Relaxed);
-        let port = (PORTS.start + port % PORTS.len() as u32) as u16;
-        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return port;
-        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! `undertone bench network`.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ use crate::experiments::split::Split;
 use crate::interrupt::{Process, TempFolder};
 use crate::keys::Keys;
 use crate::ledgers::{together, total};
-use crate::{Failure, Show, input, output, program, seed};
+use crate::{Failure, Show, input, output, ports, program, seed};
 
 #[derive(Debug, Args)]
 pub struct Network {
@@ -384,9 +384,7 @@ impl Network {
 
     /// Runs one job: starts the server and its clients, and waits for them.
     fn job(&self, folder: &Path, trial: &Trial, link: Option<Link>) -> Result<JobReport, Failure> {
-        let free = TcpListener::bind("127.0.0.1:0").map_err(broken)?;
-        let address: SocketAddr = free.local_addr().map_err(broken)?;
-        drop(free);
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, ports::free()));
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()
