@@ -13,8 +13,12 @@ use undertone::kernel::BitMatrix;
 use undertone::label::{Features, Params, Variant};
 use undertone::ot::Field;
 use undertone::party::Ledger;
-use undertone::party::frame::HEADER_LEN;
-use undertone::party::{Network, Node, PartyId, Phase};
+use undertone::party::{Network, Node, PartyId};
+use undertone::plan::lengths::{
+    self, Compared, Cotraining, GraphShape, RoundShape, Shape, Take, Training, graph_rounds,
+};
+use undertone::plan::{Totals, Traffic};
+use undertone::pssl::clear::Direction;
 use undertone::pssl::{self, EDGES, Reveal};
 use undertone::rounds::Job;
 use undertone::simulate::GarbleSimulation;
@@ -23,50 +27,50 @@ use undertone::sum::Trust;
 use undertone::train::{Client, PseudoLabels, Report, Sampling, Step};
 use undertone_tests::cotrain::{World, votes};
 use undertone_tests::fedgraph as fedgraph_runs;
-use undertone_tests::fedgraph_lengths::{GraphShape, graph_rounds, of_fedgraph, spared};
-use undertone_tests::lengths::{
-    Cotraining, Lengths, RoundShape, Shape, Training, lengths, of_cotraining, of_garbling,
-    of_round, of_scaling, of_training,
-};
+use undertone_tests::lengths::{Lengths, measured, predicted};
 use undertone_tests::network::Means;
 use undertone_tests::pssl as pssl_runs;
-use undertone_tests::pssl_lengths::of_pairwise;
 use undertone_tests::rounds::{learnt, members, run};
 use undertone_tests::train::{self, Member, Steady, data};
 use undertone_tests::{random_clients, scaling, simulation};
 
-fn measured(params: Params, rows: &[usize]) -> (Shape, Lengths) {
+fn hold(params: Params, rows: &[usize]) {
     let clients = random_clients(rows, params.bits, 1).unwrap();
     let labelled = clients.iter().map(|(_, labels)| labels.labelled().count());
     let shape = Shape {
         rows: rows.iter().copied().zip(labelled).collect(),
         classes: 2,
-        modulus: params.phe.key_bits() / 8,
     };
-    let mut sent = Lengths::new();
-    let network = Network::new().intercept(|from, to, frame| {
-        let list = sent.entry((from, to, frame[4])).or_default();
-        list.push(frame.len() - HEADER_LEN);
-    });
-    let run = simulation(params, clients).run_over(network).unwrap();
+    let simulation = simulation(params, clients);
+    let (run, sent) = measured(|network| simulation.run_over(network).unwrap());
     assert!(run.clients.iter().all(Result::is_ok));
-    for list in sent.values_mut() {
-        list.sort_unstable();
-    }
-    (shape, sent)
+    let due = predicted(|take| lengths::label(&params, &shape, take));
+    same(&sent, &due, &format!("{params:?}, {rows:?}"));
+    let totals = Totals::of(|take| lengths::label(&params, &shape, take));
+    hold_ledgers(&totals, &run.ledgers);
 }
 
-fn hold(params: Params, rows: &[usize]) {
-    let (shape, sent) = measured(params, rows);
-    let due = lengths(&params, &shape);
-    for (link, list) in &due {
-        assert_eq!(
-            sent.get(link),
-            Some(list),
-            "{link:?} with {params:?}, {rows:?}"
-        );
+fn same(sent: &Lengths, due: &Lengths, what: &str) {
+    for (link, list) in due {
+        assert_eq!(sent.get(link), Some(list), "{link:?} of {what}");
     }
-    assert_eq!(sent.len(), due.len(), "{params:?}, {rows:?}");
+    assert_eq!(sent.len(), due.len(), "{what}");
+}
+
+/// The ledgers show the same messages and bytes.
+fn hold_ledgers(due: &Totals, ledgers: &[(PartyId, Ledger)]) {
+    for (id, ledger) in ledgers {
+        for (phase, cost) in ledger.phases() {
+            let Traffic { sent, messages, .. } = due.phase(*id, phase);
+            assert_eq!(
+                (cost.bytes_sent, cost.messages),
+                (sent, messages),
+                "{id}, {phase}"
+            );
+        }
+        let received: u64 = ledger.phases().map(|(_, cost)| cost.bytes_received).sum();
+        assert_eq!(received, due.party(*id).received, "{id}");
+    }
 }
 
 proptest! {
@@ -103,16 +107,8 @@ fn hold_round(kit: &Means, job: Job, away: Option<usize>) {
         network = network.leave(PartyId::client(away), 0);
     }
     let first = run(job, &Default::default(), &members, network).unwrap();
-    let mut sent = Lengths::new();
-    let network = Network::new().intercept(|from, to, frame| {
-        let list = sent.entry((from, to, frame[4])).or_default();
-        list.push(frame.len() - HEADER_LEN);
-    });
-    let second = run(job, &first.kept, &members, network).unwrap();
+    let (second, sent) = measured(|network| run(job, &first.kept, &members, network).unwrap());
     assert!((0..kit.clients).all(|index| learnt(&second, index).is_some()));
-    for list in sent.values_mut() {
-        list.sort_unstable();
-    }
     let layout = kit.contribution(0, 1).arrays.layout();
     let shape = RoundShape {
         clients: kit.clients,
@@ -121,40 +117,10 @@ fn hold_round(kit: &Means, job: Job, away: Option<usize>) {
         last: Some(kit.clients - usize::from(away.is_some())),
         lacking: away.into_iter().collect(),
     };
-    let due = of_round(&job, &shape);
+    let due = predicted(|take| lengths::round(&job, &shape, take));
     assert_eq!(sent, due, "{job:?}, {shape:?}");
-    hold_ledgers(&due, &second.ledgers);
-}
-
-/// The ledgers show the same messages and bytes.
-fn hold_ledgers(due: &Lengths, ledgers: &[(PartyId, Ledger)]) {
-    hold_sparing(due, ledgers, |_, _| 0);
-}
-
-/// The ledgers show the same messages and bytes, less the bytes that a party spares in a phase
-/// because payloads to several clients count once.
-fn hold_sparing(
-    due: &Lengths,
-    ledgers: &[(PartyId, Ledger)],
-    spared: impl Fn(PartyId, Phase) -> u64,
-) {
-    let of = |which: &dyn Fn(PartyId, PartyId, u8) -> bool| -> (u64, u64) {
-        let links = due.iter();
-        let links = links.filter(|((from, to, phase), _)| which(*from, *to, *phase));
-        let lens = links.flat_map(|(_, list)| list);
-        lens.fold((0, 0), |(messages, bytes), len| {
-            (messages + 1, bytes + (HEADER_LEN + len) as u64)
-        })
-    };
-    for (id, ledger) in ledgers {
-        for (phase, cost) in ledger.phases() {
-            let sent = of(&|from, _, of| from == *id && of == phase.id);
-            let counted = (cost.messages, cost.bytes_sent + spared(*id, phase));
-            assert_eq!(counted, sent, "{id}, {phase}");
-        }
-        let received: u64 = ledger.phases().map(|(_, cost)| cost.bytes_received).sum();
-        assert_eq!(received, of(&|_, to, _| to == *id).1, "{id}");
-    }
+    let totals = Totals::of(|take| lengths::round(&job, &shape, take));
+    hold_ledgers(&totals, &second.ledgers);
 }
 
 proptest! {
@@ -209,17 +175,11 @@ fn every_message_of_means_and_deviations_has_its_predicted_length() {
         };
         let table = |client| Features::new(dim, vec![1.5; dim * (client % 3)]).unwrap();
         let tables = (0..clients).map(table).collect();
-        let mut sent = Lengths::new();
-        let network = Network::new().intercept(|from, to, frame| {
-            let list = sent.entry((from, to, frame[4])).or_default();
-            list.push(frame.len() - HEADER_LEN);
-        });
-        let run = scaling::simulation(params, tables, 1).run_over(network);
+        let simulation = scaling::simulation(params, tables, 1);
+        let (run, sent) = measured(|network| simulation.run_over(network));
         assert!(run.unwrap().clients.iter().all(Result::is_ok));
-        for list in sent.values_mut() {
-            list.sort_unstable();
-        }
-        assert_eq!(sent, of_scaling(&params, clients, dim), "{clients}, {dim}");
+        let due = predicted(|take| lengths::scaling(&params, clients, dim, take));
+        assert_eq!(sent, due, "{clients}, {dim}");
     }
 }
 
@@ -232,6 +192,8 @@ fn long_messages_have_their_predicted_lengths() {
         (Backend::Lwe, 1000, [300, 260, 90]),
         (Backend::Lwe, 16_384, [14, 13, 66]),
         (Backend::Shade, 1000, [300, 150, 90]),
+        // Not all transfers are made ahead.
+        (Backend::Shade, 15_999, [9, 150, 140]),
         (Backend::Phe, 33, [30, 1030, 45]),
         (Backend::Phe, 16_500, [8, 7, 3]),
     ] {
@@ -246,6 +208,25 @@ fn long_messages_have_their_predicted_lengths() {
     }
 }
 
+/// From 50 clients on each masks with some of the others.
+#[test]
+fn lengths_of_many_clients_are_predicted() {
+    for (trust, backend) in [
+        (Trust::SemiHonest, Backend::Psm),
+        (Trust::MaliciousServer, Backend::Lwe),
+    ] {
+        let params = Params {
+            bits: 100,
+            neighbours: 3,
+            backend,
+            trust,
+            ..Params::default()
+        };
+        let rows: Vec<usize> = (0..60).map(|place| place % 5).collect();
+        hold(params, &rows);
+    }
+}
+
 /// Compares all sessions of a training job with their predictions. `rows` are those of each client,
 /// and its labelled rows.
 fn hold_training(job: undertone::train::Job, clients: Vec<Client>, rows: &[(usize, usize)]) {
@@ -255,16 +236,8 @@ fn hold_training(job: undertone::train::Job, clients: Vec<Client>, rows: &[(usiz
     let mut simulation = undertone::train::Simulation::new(server, clients, seed).unwrap();
     for session in 0..job.last() + 2 {
         let members = simulation.members();
-        let mut sent = Lengths::new();
-        let network = Network::new().intercept(|from, to, frame| {
-            let list = sent.entry((from, to, frame[4])).or_default();
-            list.push(frame.len() - HEADER_LEN);
-        });
-        let run = simulation.run_with(network, &members).unwrap();
+        let (run, sent) = measured(|network| simulation.run_with(network, &members).unwrap());
         assert!(run.clients.iter().all(Result::is_ok));
-        for list in sent.values_mut() {
-            list.sort_unstable();
-        }
         let kind = match (&run.report, session) {
             (Report::Counted(census), 0) => Training::Census(census.groups.len()),
             (Report::Trained(round), _) => Training::Round(round.taken.number),
@@ -275,9 +248,10 @@ fn hold_training(job: undertone::train::Job, clients: Vec<Client>, rows: &[(usiz
             .iter()
             .map(|who| rows[who.index().unwrap()])
             .collect();
-        let due = of_training(&job, kind, &members, &own);
+        let due = predicted(|take| lengths::training(&job, kind, &members, &own, take));
         assert_eq!(sent, due, "{kind:?} of {job:?}");
-        hold_ledgers(&due, &run.ledgers);
+        let totals = Totals::of(|take| lengths::training(&job, kind, &members, &own, take));
+        hold_ledgers(&totals, &run.ledgers);
         if let Some(Ok(Step::Over(model))) = run.clients.first() {
             assert_eq!(model.len(), job.parameters);
         }
@@ -311,8 +285,6 @@ fn every_message_of_a_training_job_has_its_predicted_length() {
                     sampling,
                     ..train::job()
                 };
-                // With `lwe` payloads to several clients count once.
-                job.propagation.backend = Backend::Psm;
                 job.propagation.trust = trust;
                 job.propagation.variant = variant;
                 let rows: Vec<(usize, usize)> = (0..clients)
@@ -375,25 +347,21 @@ fn every_message_of_garbled_circuits_has_its_predicted_length() {
                 field: Field::new(4).unwrap(),
                 seed: Seed::from_bytes([3; 32]),
             };
-            let mut sent = Lengths::new();
-            let mut network = Network::new().intercept(|from, to, frame| {
-                let list = sent.entry((from, to, frame[4])).or_default();
-                list.push(frame.len() - HEADER_LEN);
-            });
             let [mut garbler, mut evaluator] = simulation.parties();
             let nodes: &mut [&mut dyn Node] = &mut [&mut garbler, &mut evaluator];
-            network.run(nodes).unwrap();
-            drop(network);
-            for list in sent.values_mut() {
-                list.sort_unstable();
-            }
-            let due = of_garbling(&circuit, instances, audience, [GARBLER, EVALUATOR]);
+            let (_, sent) = measured(|mut network| network.run(nodes).unwrap());
+            let ends = [GARBLER, EVALUATOR];
+            let due = |take: &mut Take<'_>| {
+                lengths::garbling(&circuit, instances, audience, ends, take);
+            };
+            let totals = Totals::of(due);
+            let due = predicted(due);
             assert_eq!(sent, due, "{instances} instances, {audience:?}");
             let ledgers = [
                 (GARBLER, garbler.finish().unwrap().1),
                 (EVALUATOR, evaluator.finish().unwrap().1),
             ];
-            hold_ledgers(&due, &ledgers);
+            hold_ledgers(&totals, &ledgers);
         }
     }
 }
@@ -413,23 +381,19 @@ fn hold_cotraining(
     let all = world.all();
     for session in [Cotraining::Exchange, Cotraining::Exchange, Cotraining::Over] {
         let has_labels = world.state.labels.is_some();
-        let mut sent = Lengths::new();
-        let network = Network::new().intercept(|from, to, frame| {
-            let list = sent.entry((from, to, frame[4])).or_default();
-            list.push(frame.len() - HEADER_LEN);
-        });
-        let run = world.run(network, &all);
+        let (run, sent) = measured(|network| world.run(network, &all));
         assert!(run.server.is_ok() && run.clients.values().all(Result::is_ok));
-        for list in sent.values_mut() {
-            list.sort_unstable();
-        }
-        let due = of_cotraining(&world.job, session, clients, has_labels);
+        let job = &world.job;
+        let due =
+            |take: &mut Take<'_>| lengths::cotraining(job, session, clients, has_labels, take);
+        let totals = Totals::of(due);
+        let due = predicted(due);
         assert_eq!(
             sent, due,
             "{session:?} of {:?}, {clients} clients",
             world.job
         );
-        hold_ledgers(&due, &run.ledgers.into_iter().collect::<Vec<_>>());
+        hold_ledgers(&totals, &run.ledgers.into_iter().collect::<Vec<_>>());
     }
 }
 
@@ -473,6 +437,15 @@ fn long_messages_of_cotraining_have_their_predicted_lengths() {
     hold_cotraining((30, 1024, 32), kind(Votes::Winners));
 }
 
+/// What a pair compares in one direction.
+fn compared(direction: &Direction) -> Compared {
+    let told = direction.attempts.iter().flatten();
+    Compared {
+        attempts: direction.attempts.iter().map(Vec::len).collect(),
+        edges: told.filter(|one| one.told.is_some()).count(),
+    }
+}
+
 /// Clusters of all kinds, one cluster, one round; slots of no edges.
 #[test]
 fn every_message_of_a_graph_between_pairs_has_its_predicted_length() {
@@ -488,24 +461,19 @@ fn every_message_of_a_graph_between_pairs_has_its_predicted_length() {
             job.rounds = 2;
             change(job);
         });
-        let mut sent = Lengths::new();
-        let network = Network::new().intercept(|from, to, frame| {
-            let list = sent.entry((from, to, frame[4])).or_default();
-            list.push(frame.len() - HEADER_LEN);
-        });
-        let run = simulation.run(network).unwrap();
+        let (run, sent) = measured(|network| simulation.run(network).unwrap());
         assert!(run.clients.iter().all(Result::is_ok));
-        for list in sent.values_mut() {
-            list.sort_unstable();
-        }
         let rows: Vec<usize> = run.report.clients.iter().map(|(_, rows)| *rows).collect();
         let job = simulation.server().job().clone();
-        let due = of_pairwise(&job, &rows, &pssl_runs::in_the_clear(&simulation).pairs);
-        for (link, list) in &due {
-            assert_eq!(sent.get(link), Some(list), "{link:?} of {job:?}");
-        }
-        assert_eq!(sent.len(), due.len());
-        hold_ledgers(&due, &run.ledgers);
+        let pairs: Vec<_> = pssl_runs::in_the_clear(&simulation).pairs;
+        let pairs: Vec<_> = pairs
+            .iter()
+            .map(|(ends, both)| (*ends, both.each_ref().map(compared)))
+            .collect();
+        let due = predicted(|take| lengths::pairwise(&job, &rows, &pairs, take));
+        same(&sent, &due, &format!("{job:?}"));
+        let totals = Totals::of(|take| lengths::pairwise(&job, &rows, &pairs, take));
+        hold_ledgers(&totals, &run.ledgers);
         // The estimate that is printed before a run.
         let most = job.pair_bytes(job.most_comparisons());
         let fixed = 20_000 + 12 * 30_000;
@@ -537,17 +505,9 @@ fn hold_graph(cut: Cut, columns: &[&[&str]], change: impl Fn(&mut fedgraph::Job)
             last.remove(0);
         }
         let counts: Vec<usize> = world.saved[1..].iter().map(Vec::len).collect();
-        let mut sent = Lengths::new();
-        let network = Network::new().intercept(|from, to, frame| {
-            let list = sent.entry((from, to, frame[4])).or_default();
-            list.push(frame.len() - HEADER_LEN);
-        });
-        let run = world.run(network).unwrap();
+        let (run, sent) = measured(|network| world.run(network).unwrap());
         let report = run.server.unwrap();
         assert!(run.clients.iter().all(Result::is_ok));
-        for list in sent.values_mut() {
-            list.sort_unstable();
-        }
         let shape = GraphShape {
             columns: columns.iter().map(|columns| columns.len()).collect(),
             graph: report.graph,
@@ -555,12 +515,10 @@ fn hold_graph(cut: Cut, columns: &[&[&str]], change: impl Fn(&mut fedgraph::Job)
             saved: counts,
             step: if job.steps == 0 { 0 } else { step },
         };
-        let due = of_fedgraph(&job, &shape);
-        for (link, list) in &due {
-            assert_eq!(sent.get(link), Some(list), "{link:?} of {job:?}, {step}");
-        }
-        assert_eq!(sent.len(), due.len(), "{job:?}");
-        hold_sparing(&due, &run.ledgers, |who, phase| spared(&shape, who, phase));
+        let due = predicted(|take| lengths::fedgraph(&job, &shape, take));
+        same(&sent, &due, &format!("{job:?}, {step}"));
+        let totals = Totals::of(|take| lengths::fedgraph(&job, &shape, take));
+        hold_ledgers(&totals, &run.ledgers);
         hold_rounds(&job, &shape, &run.ledgers);
         world = world.again(run.saved, 8);
     }
@@ -618,15 +576,8 @@ fn long_messages_of_a_graph_network_have_their_predicted_lengths() {
         };
         let clients = (0..3).map(inputs);
         let simulation = fedgraph::simulation(job.clone(), clients, Seed::from_bytes([7; 32]));
-        let mut sent = Lengths::new();
-        let network = Network::new().intercept(|from, to, frame| {
-            let list = sent.entry((from, to, frame[4])).or_default();
-            list.push(frame.len() - HEADER_LEN);
-        });
-        let run = simulation.unwrap().run(network).unwrap();
-        for list in sent.values_mut() {
-            list.sort_unstable();
-        }
+        let mut simulation = simulation.unwrap();
+        let (run, sent) = measured(|network| simulation.run(network).unwrap());
         let shape = GraphShape {
             columns: vec![2; 3],
             graph: run.report.graph.clone(),
@@ -635,6 +586,7 @@ fn long_messages_of_a_graph_network_have_their_predicted_lengths() {
             step: 0,
         };
         assert_eq!(run.report.clusters, rows);
-        assert!(of_fedgraph(&job, &shape) == sent, "{cut}");
+        let due = predicted(|take| lengths::fedgraph(&job, &shape, take));
+        assert!(due == sent, "{cut}");
     }
 }

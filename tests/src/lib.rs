@@ -4,7 +4,6 @@
 pub mod as_written;
 pub mod cotrain;
 pub mod fedgraph;
-pub mod fedgraph_lengths;
 pub mod fuzz;
 pub mod kept;
 pub mod label;
@@ -12,7 +11,6 @@ pub mod lengths;
 pub mod network;
 pub mod offers;
 pub mod pssl;
-pub mod pssl_lengths;
 pub mod records;
 pub mod reference;
 pub mod rounds;

@@ -96,6 +96,7 @@
 //! | [`kernel`] | the fast code below |
 //! | `node` | server and clients on a network: feature `net` |
 //! | [`rounds`] | sums and means of arrays, round after round |
+//! | [`plan`] | what a run will cost: bytes, rounds, memory and time |
 //! | [`phases`] | the phases of all protocols in one table |
 //! | [`simulate`] | all parties of a run in one process |
 //! | [`replay`] | parties that live from one message to the next, with a journal |
@@ -127,6 +128,7 @@ pub use undertone_nets as nets;
 pub use undertone_ot as ot;
 pub use undertone_paillier as paillier;
 pub use undertone_party as party;
+pub use undertone_plan as plan;
 pub use undertone_pssl as pssl;
 pub use undertone_rounds as rounds;
 pub use undertone_rounds::arrays;
