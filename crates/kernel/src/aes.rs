@@ -18,8 +18,10 @@ use ctr::cipher::{Array, BlockCipherEncrypt, KeyInit};
 
 use crate::cpu::{Cpu, Level};
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use crate::simd::{Register, middle_keys, rounds, xor};
+#[cfg(target_arch = "aarch64")]
+use std::arch::aarch64::uint8x16_t;
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::{__m128i, __m512i};
 
@@ -66,7 +68,7 @@ impl Permutation {
         self.cpu
     }
 
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     pub(crate) fn schedule(&self) -> &Schedule {
         &self.schedule
     }
@@ -88,14 +90,15 @@ impl Permutation {
 
     fn run(&self, mode: Mode, blocks: &mut [u128]) {
         match self.cpu.level() {
-            Level::Portable => self.portable(mode, blocks),
+            // SAFETY: `Cpu` proves the features.
+            #[cfg(target_arch = "aarch64")]
+            Level::Neon => unsafe { neon(&self.schedule, mode, blocks) },
             // SAFETY: `Cpu` proves the features.
             #[cfg(target_arch = "x86_64")]
             Level::Avx2 => unsafe { avx2(&self.schedule, mode, blocks) },
             // SAFETY: `Cpu` proves the features.
             #[cfg(target_arch = "x86_64")]
             Level::Avx512 => unsafe { avx512(&self.schedule, mode, blocks) },
-            #[cfg(not(target_arch = "x86_64"))]
             _ => self.portable(mode, blocks),
         }
     }
@@ -145,11 +148,12 @@ pub(crate) fn encrypt(cipher: &Aes128, blocks: &mut [u128]) {
 /// The round keys of `key`; zeros where only portable code runs.
 pub(crate) fn schedule(cpu: Cpu, key: u128) -> Schedule {
     match cpu.level() {
-        Level::Portable => [0; 11],
+        // SAFETY: `Cpu` proves the features.
+        #[cfg(target_arch = "aarch64")]
+        Level::Neon => unsafe { expand(key) },
         // SAFETY: `Cpu` proves the features.
         #[cfg(target_arch = "x86_64")]
         Level::Avx2 | Level::Avx512 => unsafe { expand(key) },
-        #[cfg(not(target_arch = "x86_64"))]
         _ => [0; 11],
     }
 }
@@ -191,6 +195,37 @@ fn expand(key: u128) -> Schedule {
     out
 }
 
+/// As on x86-64. The instruction for a round does without the key and without mixing columns what
+/// the expansion needs: it substitutes the bytes of a word that is in all columns.
+#[cfg(target_arch = "aarch64")]
+#[target_feature(enable = "neon,aes")]
+fn expand(key: u128) -> Schedule {
+    const CONSTANTS: [u32; 10] = [0x01, 0x02, 0x04, 0x08, 0x10, 0x20, 0x40, 0x80, 0x1b, 0x36];
+    use std::arch::aarch64::*;
+
+    let mut out = [key; 11];
+    for (i, constant) in CONSTANTS.into_iter().enumerate() {
+        let before = out[i];
+        let last = vdupq_n_u32((before >> 96) as u32);
+        let bytes = vaeseq_u8(vreinterpretq_u8_u32(last), vdupq_n_u8(0));
+        let substituted = vgetq_lane_u32::<0>(vreinterpretq_u32_u8(bytes));
+        let word = u128::from(substituted.rotate_right(8) ^ constant);
+        // Each word is the sum of all before it.
+        let mut sum = before;
+        sum ^= sum << 32;
+        sum ^= sum << 64;
+        out[i + 1] = sum ^ word.wrapping_mul(0x0000_0001_0000_0001_0000_0001_0000_0001);
+    }
+    out
+}
+
+#[cfg(target_arch = "aarch64")]
+#[target_feature(enable = "neon,aes")]
+fn neon(schedule: &Schedule, mode: Mode, blocks: &mut [u128]) {
+    // SAFETY: this function has the features.
+    unsafe { fast::<uint8x16_t, 8>(schedule, mode, blocks) }
+}
+
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,vaes")]
 fn avx512(schedule: &Schedule, mode: Mode, blocks: &mut [u128]) {
@@ -209,7 +244,7 @@ fn avx2(schedule: &Schedule, mode: Mode, blocks: &mut [u128]) {
 ///
 /// # Safety
 /// The processor has the instructions of `R`.
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 #[inline(always)]
 unsafe fn fast<R: Register, const N: usize>(schedule: &Schedule, mode: Mode, blocks: &mut [u128]) {
     const { assert!(N * R::BLOCKS <= BATCH) };
@@ -237,7 +272,7 @@ unsafe fn fast<R: Register, const N: usize>(schedule: &Schedule, mode: Mode, blo
 ///
 /// # Safety
 /// The processor has the instructions of `R`, and there are N registers of blocks.
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 #[inline(always)]
 unsafe fn batch<R: Register, const N: usize>(
     schedule: &Schedule,

@@ -6,7 +6,9 @@
 //! both tables. The AVX-512 path first compares with every eighth threshold; then it looks up the
 //! eight thresholds that remain, in registers (`vpermi2q`), and compares with these.
 
-use crate::cpu::{Cpu, Level};
+use crate::cpu::Cpu;
+#[cfg(target_arch = "x86_64")]
+use crate::cpu::Level;
 
 /// Thresholds of a table.
 pub const THRESHOLDS: usize = 128;

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-/// The environment variable that lowers the level: `portable`, `avx2` or `avx512`.
+/// The environment variable that lowers the level: `portable`, `neon`, `avx2` or `avx512`.
 pub const VARIABLE: &str = "UNDERTONE_SIMD";
 
 /// A set of instructions that a kernel has a path for, lowest first.
@@ -10,6 +10,8 @@ pub const VARIABLE: &str = "UNDERTONE_SIMD";
 pub enum Level {
     /// The instructions of every target of the compiler.
     Portable,
+    /// NEON, AES and PMULL, little-endian: ARM's 64-bit processors but the smallest.
+    Neon,
     /// AVX2, FMA, POPCNT, AES-NI, PCLMULQDQ: Haswell, Zen, and later.
     Avx2,
     /// AVX-512 F, BW, DQ, VL, VBMI2, IFMA, VNNI and VPOPCNTDQ, VAES, VPCLMULQDQ: Ice Lake, Zen 4,
@@ -30,13 +32,11 @@ impl Cpu {
     pub fn detect() -> Self {
         static CPU: OnceLock<Cpu> = OnceLock::new();
         *CPU.get_or_init(|| {
-            let wanted = match std::env::var(VARIABLE).as_deref() {
-                Ok("portable") => Level::Portable,
-                Ok("avx2") => Level::Avx2,
-                _ => Level::Avx512,
-            };
+            let wanted = std::env::var(VARIABLE).unwrap_or_default();
+            let best = available();
+            let named = LEVELS.iter().find(|(name, _)| *name == wanted);
             Self {
-                level: wanted.min(available()),
+                level: named.map_or(best, |(_, level)| best.min(*level)),
             }
         })
     }
@@ -51,8 +51,8 @@ impl Cpu {
     /// Every level from portable to that of [`detect`](Self::detect), for tests that compare them.
     pub fn all() -> impl Iterator<Item = Self> {
         let best = Self::detect().level;
-        [Level::Portable, Level::Avx2, Level::Avx512]
-            .into_iter()
+        let levels = LEVELS.iter().map(|(_, level)| *level);
+        levels
             .filter(move |level| *level <= best)
             .map(|level| Self { level })
     }
@@ -62,6 +62,17 @@ impl Cpu {
         self.level
     }
 }
+
+/// The levels of this architecture and their names, lowest first.
+const LEVELS: &[(&str, Level)] = if cfg!(target_arch = "x86_64") {
+    &[
+        ("portable", Level::Portable),
+        ("avx2", Level::Avx2),
+        ("avx512", Level::Avx512),
+    ]
+} else {
+    &[("portable", Level::Portable), ("neon", Level::Neon)]
+};
 
 #[cfg(target_arch = "x86_64")]
 fn available() -> Level {
@@ -87,7 +98,20 @@ fn available() -> Level {
     }
 }
 
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(target_arch = "aarch64")]
+fn available() -> Level {
+    use std::arch::is_aarch64_feature_detected;
+
+    // The feature is PMULL, too.
+    let neon = is_aarch64_feature_detected!("neon") && is_aarch64_feature_detected!("aes");
+    if neon && cfg!(target_endian = "little") {
+        Level::Neon
+    } else {
+        Level::Portable
+    }
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 fn available() -> Level {
     Level::Portable
 }

@@ -4,7 +4,9 @@
 //! are the same on every path and platform. One body serves every path.
 
 use crate::Wiped;
-use crate::cpu::{Cpu, Level};
+use crate::cpu::Cpu;
+#[cfg(target_arch = "x86_64")]
+use crate::cpu::Level;
 
 /// Rows of a register tile.
 const ROWS: usize = 4;
@@ -85,7 +87,7 @@ pub fn add_product(cpu: Cpu, a: View<'_>, b: View<'_>, c: &mut [f64]) {
             Level::Avx512 => return unsafe { avx512(a, b, c) },
             // SAFETY: as above.
             Level::Avx2 => return unsafe { avx2(a, b, c) },
-            Level::Portable => {}
+            _ => {}
         }
     }
     let _ = cpu;

@@ -19,10 +19,12 @@
 use crate::aes::Permutation;
 use crate::cpu::Level;
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use crate::aes::Schedule;
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use crate::simd::{Register, middle_keys, rounds};
+#[cfg(target_arch = "aarch64")]
+use std::arch::aarch64::uint8x16_t;
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::{__m128i, __m512i};
 
@@ -76,14 +78,15 @@ pub fn garble(
 ) {
     gate.check([a.len(), b.len(), c.len(), tables.len()]);
     match pi.cpu().level() {
-        Level::Portable => garble_portable(pi, delta, gate, [a, b], c, tables),
         // SAFETY: `Cpu` proves the features; lengths are checked.
+        #[cfg(target_arch = "aarch64")]
+        Level::Neon => unsafe { garble_neon(pi.schedule(), delta, gate, [a, b], c, tables) },
+        // SAFETY: as above.
         #[cfg(target_arch = "x86_64")]
         Level::Avx2 => unsafe { garble_avx2(pi.schedule(), delta, gate, [a, b], c, tables) },
         // SAFETY: as above.
         #[cfg(target_arch = "x86_64")]
         Level::Avx512 => unsafe { garble_avx512(pi.schedule(), delta, gate, [a, b], c, tables) },
-        #[cfg(not(target_arch = "x86_64"))]
         _ => garble_portable(pi, delta, gate, [a, b], c, tables),
     }
 }
@@ -102,14 +105,15 @@ pub fn evaluate(
 ) {
     gate.check([a.len(), b.len(), c.len(), tables.len()]);
     match pi.cpu().level() {
-        Level::Portable => evaluate_portable(pi, gate, [a, b], tables, c),
         // SAFETY: `Cpu` proves the features; lengths are checked.
+        #[cfg(target_arch = "aarch64")]
+        Level::Neon => unsafe { evaluate_neon(pi.schedule(), gate, [a, b], tables, c) },
+        // SAFETY: as above.
         #[cfg(target_arch = "x86_64")]
         Level::Avx2 => unsafe { evaluate_avx2(pi.schedule(), gate, [a, b], tables, c) },
         // SAFETY: as above.
         #[cfg(target_arch = "x86_64")]
         Level::Avx512 => unsafe { evaluate_avx512(pi.schedule(), gate, [a, b], tables, c) },
-        #[cfg(not(target_arch = "x86_64"))]
         _ => evaluate_portable(pi, gate, [a, b], tables, c),
     }
 }
@@ -225,11 +229,38 @@ unsafe fn evaluate_avx2(
     unsafe { evaluate_fast::<__m128i, 8>(schedule, gate, inputs, tables, c) }
 }
 
+#[cfg(target_arch = "aarch64")]
+#[target_feature(enable = "neon,aes")]
+unsafe fn garble_neon(
+    schedule: &Schedule,
+    delta: u128,
+    gate: Gate,
+    inputs: [&[u128]; 2],
+    c: &mut [u128],
+    tables: &mut [Table],
+) {
+    // SAFETY: this function has the features; the caller promises the lengths.
+    unsafe { garble_fast::<uint8x16_t>(schedule, delta, gate, inputs, c, tables) }
+}
+
+#[cfg(target_arch = "aarch64")]
+#[target_feature(enable = "neon,aes")]
+unsafe fn evaluate_neon(
+    schedule: &Schedule,
+    gate: Gate,
+    inputs: [&[u128]; 2],
+    tables: &[Table],
+    c: &mut [u128],
+) {
+    // SAFETY: this function has the features; the caller promises the lengths.
+    unsafe { evaluate_fast::<uint8x16_t, 8>(schedule, gate, inputs, tables, c) }
+}
+
 /// TMMO of `x` under `tweaks`.
 ///
 /// # Safety
 /// The processor has the instructions of `R`.
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 #[inline(always)]
 unsafe fn tmmo<R: Register, const N: usize>(
     schedule: &Schedule,
@@ -258,7 +289,7 @@ unsafe fn tmmo<R: Register, const N: usize>(
 /// # Safety
 /// The processor has the instructions of `R`, and all slices have as many instances, a multiple of
 /// [`INSTANCES`].
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 #[inline(always)]
 unsafe fn garble_fast<R: Register>(
     schedule: &Schedule,
@@ -311,7 +342,7 @@ unsafe fn garble_fast<R: Register>(
 ///
 /// # Safety
 /// As [`garble_fast`].
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 #[inline(always)]
 unsafe fn evaluate_fast<R: Register, const N: usize>(
     schedule: &Schedule,

@@ -8,7 +8,9 @@
 //! All numbers are integers, and time depends on nothing. The AVX-512 path works with numbers of 52
 //! bits (IFMA), and computes powers of two as [`exp2`] does.
 
-use crate::cpu::{Cpu, Level};
+use crate::cpu::Cpu;
+#[cfg(target_arch = "x86_64")]
+use crate::cpu::Level;
 use crate::exp2;
 
 /// Candidates of a block.

@@ -105,6 +105,9 @@ fn one_to_many(cpu: Cpu, row: &[u64], block: &[u64], out: &mut [u16]) {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: as above.
         Level::Avx2 => unsafe { x86::avx2(row, block, out) },
+        #[cfg(target_arch = "aarch64")]
+        // SAFETY: as above.
+        Level::Neon => unsafe { neon(row, block, out) },
         _ => portable(row, block, out),
     }
 }
@@ -113,6 +116,41 @@ fn portable(row: &[u64], block: &[u64], out: &mut [u16]) {
     for (h, other) in out.iter_mut().zip(block.chunks_exact(row.len())) {
         let ones = row.iter().zip(other).map(|(x, y)| (x ^ y).count_ones());
         *h = ones.sum::<u32>() as u16;
+    }
+}
+
+/// # Safety
+/// Needs NEON; `block` must hold `out.len()` rows of `row.len()` words.
+#[cfg(target_arch = "aarch64")]
+#[target_feature(enable = "neon")]
+unsafe fn neon(row: &[u64], block: &[u64], out: &mut [u16]) {
+    use std::arch::aarch64::*;
+
+    // Registers whose byte counts, at most 8 each, fit one byte.
+    const BATCH: usize = 31;
+    let whole = row.len() / 2;
+    for (h, other) in out.iter_mut().zip(block.chunks_exact(row.len())) {
+        let mut sum = vdupq_n_u32(0);
+        let mut at = 0;
+        while at < whole {
+            let end = whole.min(at + BATCH);
+            let mut bytes = vdupq_n_u8(0);
+            while at < end {
+                // SAFETY: words 2·at and 2·at + 1 are inside both rows.
+                let differs = unsafe {
+                    let x = vld1q_u8(row.as_ptr().add(2 * at).cast());
+                    veorq_u8(x, vld1q_u8(other.as_ptr().add(2 * at).cast()))
+                };
+                bytes = vaddq_u8(bytes, vcntq_u8(differs));
+                at += 1;
+            }
+            sum = vpadalq_u16(sum, vpaddlq_u8(bytes));
+        }
+        let mut total = vaddvq_u32(sum);
+        for (x, y) in row[2 * whole..].iter().zip(&other[2 * whole..]) {
+            total += (x ^ y).count_ones();
+        }
+        *h = total as u16;
     }
 }
 

@@ -17,8 +17,10 @@ use zeroize::Zeroize;
 use crate::aes::{self as fixed, Schedule};
 use crate::cpu::{Cpu, Level};
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use crate::simd::{Register, middle_keys, rounds, xor};
+#[cfg(target_arch = "aarch64")]
+use std::arch::aarch64::uint8x16_t;
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::{__m128i, __m512i};
 
@@ -58,7 +60,7 @@ impl Leaves {
         let (mut ciphers, mut schedules) = (Vec::new(), Vec::new());
         match cpu.level() {
             Level::Portable => ciphers = seeds.iter().map(|seed| fixed::cipher(*seed)).collect(),
-            _ => {
+            Level::Neon | Level::Avx2 | Level::Avx512 => {
                 schedules = seeds
                     .iter()
                     .map(|seed| fixed::schedule(cpu, *seed))
@@ -84,14 +86,15 @@ impl Leaves {
         bits.fill([0; BLOCKS]);
         let first = chunk * BLOCKS as u64;
         match self.cpu.level() {
-            Level::Portable => portable(&self.ciphers[range], first, sum, bits),
+            // SAFETY: `Cpu` proves the features.
+            #[cfg(target_arch = "aarch64")]
+            Level::Neon => unsafe { neon(&self.schedules[range], first, sum, bits) },
             // SAFETY: `Cpu` proves the features.
             #[cfg(target_arch = "x86_64")]
             Level::Avx2 => unsafe { avx2(&self.schedules[range], first, sum, bits) },
             // SAFETY: `Cpu` proves the features.
             #[cfg(target_arch = "x86_64")]
             Level::Avx512 => unsafe { avx512(&self.schedules[range], first, sum, bits) },
-            #[cfg(not(target_arch = "x86_64"))]
             _ => portable(&self.ciphers[range], first, sum, bits),
         }
     }
@@ -117,14 +120,15 @@ impl Leaves {
         assert!(rest.is_empty(), "whole rows");
         let first = chunk * BLOCKS as u64;
         match self.cpu.level() {
-            Level::Portable => stream_portable(&self.ciphers[leaf], first, rows),
+            // SAFETY: `Cpu` proves the features.
+            #[cfg(target_arch = "aarch64")]
+            Level::Neon => unsafe { stream_neon(&self.schedules[leaf], first, rows) },
             // SAFETY: `Cpu` proves the features.
             #[cfg(target_arch = "x86_64")]
             Level::Avx2 => unsafe { stream_avx2(&self.schedules[leaf], first, rows) },
             // SAFETY: `Cpu` proves the features.
             #[cfg(target_arch = "x86_64")]
             Level::Avx512 => unsafe { stream_avx512(&self.schedules[leaf], first, rows) },
-            #[cfg(not(target_arch = "x86_64"))]
             _ => stream_portable(&self.ciphers[leaf], first, rows),
         }
     }
@@ -155,11 +159,18 @@ fn stream_avx2(leaf: &Schedule, first: u64, out: &mut [[u8; ROW_BYTES]]) {
     unsafe { stream_fast::<__m128i, 8>(leaf, first, out) }
 }
 
+#[cfg(target_arch = "aarch64")]
+#[target_feature(enable = "neon,aes")]
+fn stream_neon(leaf: &Schedule, first: u64, out: &mut [[u8; ROW_BYTES]]) {
+    // SAFETY: this function has the features; 8 registers divide a row.
+    unsafe { stream_fast::<uint8x16_t, 8>(leaf, first, out) }
+}
+
 /// `N` registers of blocks at a time.
 ///
 /// # Safety
 /// The processor has the instructions of `R`, and N registers divide a row.
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 #[inline(always)]
 unsafe fn stream_fast<R: Register, const N: usize>(
     leaf: &Schedule,
@@ -218,11 +229,18 @@ fn avx2(leaves: &[Schedule], first: u64, sum: &mut Row, bits: &mut [Row]) {
     unsafe { fast::<__m128i, 4>(leaves, first, sum, bits) }
 }
 
+#[cfg(target_arch = "aarch64")]
+#[target_feature(enable = "neon,aes")]
+fn neon(leaves: &[Schedule], first: u64, sum: &mut Row, bits: &mut [Row]) {
+    // SAFETY: this function has the features; 4 registers divide a row.
+    unsafe { fast::<uint8x16_t, 4>(leaves, first, sum, bits) }
+}
+
 /// Four leaves at a time, whose sums stay in registers, `N` registers of blocks at a time.
 ///
 /// # Safety
 /// The processor has the instructions of `R`, and N registers divide a row.
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 #[inline(always)]
 unsafe fn fast<R: Register, const N: usize>(
     leaves: &[Schedule],
@@ -280,7 +298,7 @@ unsafe fn fast<R: Register, const N: usize>(
 ///
 /// # Safety
 /// The processor has the instructions of `R`.
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 #[inline(always)]
 unsafe fn stream<R: Register, const N: usize>(leaf: &Schedule, counters: [R; N]) -> [R; N] {
     // SAFETY: the caller promises the instructions.
@@ -295,7 +313,7 @@ unsafe fn stream<R: Register, const N: usize>(leaf: &Schedule, counters: [R; N])
 ///
 /// # Safety
 /// The processor has the instructions of `R`, and the row has N registers of blocks from there on.
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 #[inline(always)]
 unsafe fn add_at<R: Register, const N: usize>(row: &mut Row, at: usize, values: [R; N]) {
     // SAFETY: the caller promises the instructions and the blocks.

@@ -64,7 +64,7 @@ pub mod product52;
 pub mod project;
 pub mod rows;
 pub mod signed;
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod simd;
 pub mod sparse;
 pub mod transpose;

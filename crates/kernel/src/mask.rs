@@ -21,7 +21,9 @@ use ctr::flavors::Ctr64BE;
 use subtle::Choice;
 use zeroize::{Zeroize, Zeroizing};
 
-use crate::cpu::{Cpu, Level};
+use crate::cpu::Cpu;
+#[cfg(target_arch = "x86_64")]
+use crate::cpu::Level;
 
 /// Bytes of words to which all streams should be applied before the next.
 pub const TILE_BYTES: usize = 16 << 10;
@@ -160,14 +162,12 @@ impl Op {
 pub fn combine<W: Word>(cpu: Cpu, op: Op, words: &mut [W], bytes: &[u8]) {
     assert_eq!(bytes.len(), words.len() * W::BYTES, "bytes of words");
     match cpu.level() {
-        Level::Portable => combine_words(op, words, bytes),
         // SAFETY: `Cpu` proves the features.
         #[cfg(target_arch = "x86_64")]
         Level::Avx2 => unsafe { combine_avx2(op, words, bytes) },
         // SAFETY: `Cpu` proves the features.
         #[cfg(target_arch = "x86_64")]
         Level::Avx512 => unsafe { combine_avx512(op, words, bytes) },
-        #[cfg(not(target_arch = "x86_64"))]
         _ => combine_words(op, words, bytes),
     }
 }
@@ -209,14 +209,12 @@ pub fn add_if<W: Word>(cpu: Cpu, choice: Choice, words: &mut [W], values: &[W]) 
     assert_eq!(values.len(), words.len(), "words");
     let mask = 0u64.wrapping_sub(choice.unwrap_u8().into());
     match cpu.level() {
-        Level::Portable => add_masked(mask, words, values),
         // SAFETY: `Cpu` proves the features.
         #[cfg(target_arch = "x86_64")]
         Level::Avx2 => unsafe { add_masked_avx2(mask, words, values) },
         // SAFETY: `Cpu` proves the features.
         #[cfg(target_arch = "x86_64")]
         Level::Avx512 => unsafe { add_masked_avx512(mask, words, values) },
-        #[cfg(not(target_arch = "x86_64"))]
         _ => add_masked(mask, words, values),
     }
 }

@@ -16,7 +16,9 @@
 //!
 //! NH takes one product for 16 bytes. Pieces do not depend on each other, so threads share them.
 
-use crate::cpu::{Cpu, Level};
+use crate::cpu::Cpu;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+use crate::cpu::Level;
 use crate::prg::Prg;
 use crate::wipe::{Plain, Wiped};
 
@@ -72,14 +74,15 @@ impl Key {
     pub fn nh(&self, string: &[u8], out: &mut Wiped<u128>) {
         out.reserve(Self::pieces(string.len()));
         out.extend(string.chunks(PIECE).map(|piece| match self.cpu.level() {
-            Level::Portable => portable(&self.lines, piece),
             // SAFETY: `Cpu` proves the features.
             #[cfg(target_arch = "x86_64")]
             Level::Avx2 => unsafe { x86::nh_avx2(&self.lines, piece) },
             // SAFETY: `Cpu` proves the features.
             #[cfg(target_arch = "x86_64")]
             Level::Avx512 => unsafe { x86::nh_avx512(&self.lines, piece) },
-            #[cfg(not(target_arch = "x86_64"))]
+            // SAFETY: `Cpu` proves the features.
+            #[cfg(target_arch = "aarch64")]
+            Level::Neon => unsafe { arm::nh(&self.lines, piece) },
             _ => portable(&self.lines, piece),
         }));
     }
@@ -89,15 +92,16 @@ impl Key {
     pub fn fold(&self, sum: u128, pieces: &[u128]) -> u128 {
         let point = self.point[0];
         match self.cpu.level() {
-            Level::Portable => pieces.iter().fold(sum, |sum, piece| {
-                let parts = cross(sum ^ piece, point).map(|[a, b]| multiply(a, b));
-                reduce(parts)
-            }),
             // SAFETY: `Cpu` proves the features.
             #[cfg(target_arch = "x86_64")]
             Level::Avx2 | Level::Avx512 => unsafe { x86::fold(point, sum, pieces) },
-            #[cfg(not(target_arch = "x86_64"))]
-            _ => unreachable!("there are no other paths"),
+            // SAFETY: `Cpu` proves the features.
+            #[cfg(target_arch = "aarch64")]
+            Level::Neon => unsafe { arm::fold(point, sum, pieces) },
+            _ => pieces.iter().fold(sum, |sum, piece| {
+                let parts = cross(sum ^ piece, point).map(|[a, b]| multiply(a, b));
+                reduce(parts)
+            }),
         }
     }
 }
@@ -244,6 +248,38 @@ mod x86 {
             for (part, [a, b]) in parts.iter_mut().zip(cross(sum ^ piece, point)) {
                 let [a, b] = [_mm_cvtsi64_si128(a as i64), _mm_cvtsi64_si128(b as i64)];
                 *part = to_number(_mm_clmulepi64_si128::<0>(a, b));
+            }
+            sum = reduce(parts);
+        }
+        sum
+    }
+}
+
+#[cfg(target_arch = "aarch64")]
+mod arm {
+    use std::arch::aarch64::vmull_p64;
+
+    use super::{Line, cross, reduce};
+
+    #[target_feature(enable = "neon,aes")]
+    pub(super) fn nh(lines: &[Line], piece: &[u8]) -> u128 {
+        let keys = lines.iter().flat_map(|line| line.0.as_chunks::<2>().0);
+        let mut sum = 0;
+        for (block, [k, l]) in piece.chunks(16).zip(keys) {
+            let mut bytes = [0; 16];
+            bytes[..block.len()].copy_from_slice(block);
+            let block = u128::from_le_bytes(bytes);
+            sum ^= vmull_p64(block as u64 ^ k, (block >> 64) as u64 ^ l);
+        }
+        sum
+    }
+
+    #[target_feature(enable = "neon,aes")]
+    pub(super) fn fold(point: u128, mut sum: u128, pieces: &[u128]) -> u128 {
+        for piece in pieces {
+            let mut parts = [0; 4];
+            for (part, [a, b]) in parts.iter_mut().zip(cross(sum ^ piece, point)) {
+                *part = vmull_p64(a, b);
             }
             sum = reduce(parts);
         }

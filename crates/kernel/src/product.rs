@@ -23,7 +23,9 @@ use std::ops::Range;
 use zeroize::ZeroizeOnDrop;
 
 use crate::bits::BitMatrix;
-use crate::cpu::{Cpu, Level};
+use crate::cpu::Cpu;
+#[cfg(target_arch = "x86_64")]
+use crate::cpu::Level;
 use crate::wipe::{Plain, Wiped};
 
 /// Columns are padded with zeros to a multiple of this.
@@ -175,14 +177,12 @@ pub fn products(
     for strip in (0..a.0.stride()).step_by(STRIP) {
         let (a, b) = (a.clone(), b.clone());
         match cpu.level() {
-            Level::Portable => blocks::<1, 4>(a, b, strip, out, portable),
             // SAFETY: `Cpu` proves the features.
             #[cfg(target_arch = "x86_64")]
             Level::Avx2 => blocks::<2, 4>(a, b, strip, out, |a, b| unsafe { avx2(a, b) }),
             // SAFETY: `Cpu` proves the features.
             #[cfg(target_arch = "x86_64")]
             Level::Avx512 => blocks::<4, 6>(a, b, strip, out, |a, b| unsafe { avx512(a, b) }),
-            #[cfg(not(target_arch = "x86_64"))]
             _ => blocks::<1, 4>(a, b, strip, out, portable),
         }
     }
@@ -238,14 +238,12 @@ pub fn bit_products(
             }
             let (a, subsets) = ((a, rows_a.clone(), start), &mut subsets[..]);
             match cpu.level() {
-                Level::Portable => add_span(a, &panel, subsets, &mut sums),
                 // SAFETY: `Cpu` proves the features.
                 #[cfg(target_arch = "x86_64")]
                 Level::Avx2 => unsafe { add_span_avx2(a, &panel, subsets, &mut sums) },
                 // SAFETY: `Cpu` proves the features.
                 #[cfg(target_arch = "x86_64")]
                 Level::Avx512 => unsafe { add_span_avx512(a, &panel, subsets, &mut sums) },
-                #[cfg(not(target_arch = "x86_64"))]
                 _ => add_span(a, &panel, subsets, &mut sums),
             }
         }

@@ -11,7 +11,9 @@
 //! The AVX-512 path adds the low 52 bits of products (`vpmadd52luq`). The 24 sums stay in registers
 //! while l runs. The AVX2 path cuts the large numbers into halves of 26 bits (`vpmuldq`).
 
-use crate::cpu::{Cpu, Level};
+use crate::cpu::Cpu;
+#[cfg(target_arch = "x86_64")]
+use crate::cpu::Level;
 use crate::negacyclic::{Eight, LANES, MASK};
 use crate::wipe::Plain;
 
@@ -51,14 +53,12 @@ pub fn products(cpu: Cpu, rows: &[Eight], panel: &[Panel], out: &mut [Panel]) {
         for (rows, out) in blocks.zip(out.as_chunks_mut::<LANES>().0) {
             let rows = &rows[strip * STRIP..][..panel.len()];
             match cpu.level() {
-                Level::Portable => portable(rows, panel, out),
                 // SAFETY: `Cpu` proves the features.
                 #[cfg(target_arch = "x86_64")]
                 Level::Avx2 => unsafe { avx2(rows, panel, out) },
                 // SAFETY: `Cpu` proves the features.
                 #[cfg(target_arch = "x86_64")]
                 Level::Avx512 => unsafe { avx512(rows, panel, out) },
-                #[cfg(not(target_arch = "x86_64"))]
                 _ => portable(rows, panel, out),
             }
         }

@@ -265,38 +265,42 @@ fn apply(
         #[cfg(target_arch = "x86_64")]
         // SAFETY: as above.
         Level::Avx2 => unsafe { x86::apply_avx2(panel, rounded, &mut settle) },
+        #[cfg(target_arch = "aarch64")]
+        // SAFETY: as above.
+        Level::Neon => unsafe { arm::apply_neon(panel, rounded, &mut settle) },
         _ => unreachable!("the portable path is the definition"),
     }
+}
+
+/// Applies `$kernel` to blocks of `$block` rows, and row by row to the rest.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+macro_rules! by_blocks {
+    ($panel:ident, $rounded:ident, $settle:ident, $kernel:ident, $block:literal) => {{
+        let dim = $panel.lanes.len();
+        let count = $rounded.norms.len();
+        let whole = count / $block * $block;
+        for at in (0..whole).step_by($block) {
+            let values = &$rounded.values[at * dim..(at + $block) * dim];
+            let norms = &$rounded.norms[at..at + $block];
+            for (r, signs) in $kernel::<$block>($panel, values, norms)
+                .into_iter()
+                .enumerate()
+            {
+                $settle(at + r, signs);
+            }
+        }
+        for at in whole..count {
+            let values = &$rounded.values[at * dim..(at + 1) * dim];
+            let [signs] = $kernel::<1>($panel, values, &$rounded.norms[at..at + 1]);
+            $settle(at, signs);
+        }
+    }};
 }
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use super::{LANES, Panel, Rounded, Signs, TERMS};
     use std::arch::x86_64::*;
-
-    /// Applies `$kernel` to blocks of `$block` rows, and row by row to the rest.
-    macro_rules! by_blocks {
-        ($panel:ident, $rounded:ident, $settle:ident, $kernel:ident, $block:literal) => {{
-            let dim = $panel.lanes.len();
-            let count = $rounded.norms.len();
-            let whole = count / $block * $block;
-            for at in (0..whole).step_by($block) {
-                let values = &$rounded.values[at * dim..(at + $block) * dim];
-                let norms = &$rounded.norms[at..at + $block];
-                for (r, signs) in $kernel::<$block>($panel, values, norms)
-                    .into_iter()
-                    .enumerate()
-                {
-                    $settle(at + r, signs);
-                }
-            }
-            for at in whole..count {
-                let values = &$rounded.values[at * dim..(at + 1) * dim];
-                let [signs] = $kernel::<1>($panel, values, &$rounded.norms[at..at + 1]);
-                $settle(at, signs);
-            }
-        }};
-    }
 
     /// # Safety
     /// Needs AVX-512 F and DQ.
@@ -411,6 +415,76 @@ mod x86 {
             }
             signs
         })
+    }
+}
+
+#[cfg(target_arch = "aarch64")]
+mod arm {
+    use super::{LANES, Panel, Rounded, Signs, TERMS};
+    use std::arch::aarch64::*;
+
+    /// # Safety
+    /// Needs NEON.
+    #[target_feature(enable = "neon")]
+    pub(super) unsafe fn apply_neon(
+        panel: &Panel,
+        rounded: &Rounded,
+        settle: &mut impl FnMut(usize, Signs),
+    ) {
+        by_blocks!(panel, rounded, settle, block_neon, 2);
+    }
+
+    /// Two rows by eight registers: 16 sums, 8 of the panel and 2 features fill 26 of 32 registers.
+    #[target_feature(enable = "neon")]
+    fn block_neon<const R: usize>(panel: &Panel, rows: &[f32], norms: &[f32]) -> [Signs; R] {
+        let dim = panel.lanes.len();
+        assert!(rows.len() == R * dim && norms.len() == R);
+        let mut kept = [[vdupq_n_f32(0.0); LANES / 4]; R];
+        for (part, lanes) in panel.lanes.chunks(TERMS).enumerate() {
+            let mut sums = [[vdupq_n_f32(0.0); LANES / 4]; R];
+            for (t, lanes) in lanes.iter().enumerate() {
+                // SAFETY: 4·c + 4 ≤ 32.
+                let p: [float32x4_t; LANES / 4] =
+                    std::array::from_fn(|c| unsafe { vld1q_f32(lanes.as_ptr().add(4 * c)) });
+                for (r, sums) in sums.iter_mut().enumerate() {
+                    // SAFETY: r < R and part · TERMS + t < dim.
+                    let v = unsafe { *rows.get_unchecked(r * dim + part * TERMS + t) };
+                    for (sum, p) in sums.iter_mut().zip(p) {
+                        *sum = vfmaq_n_f32(*sum, p, v);
+                    }
+                }
+            }
+            // Sums are indexed by constants only, so that they stay in registers.
+            for r in 0..R {
+                for c in 0..LANES / 4 {
+                    kept[r][c] = vaddq_f32(kept[r][c], sums[r][c]);
+                }
+            }
+        }
+        let mut out = [Signs {
+            positive: 0,
+            unsure: 0,
+        }; R];
+        for (r, signs) in out.iter_mut().enumerate() {
+            for (c, sum) in kept[r].into_iter().enumerate() {
+                // SAFETY: 4·c + 4 ≤ 32.
+                let slack = unsafe { vld1q_f32(panel.slack.as_ptr().add(4 * c)) };
+                let slack = vmulq_n_f32(slack, norms[r]);
+                signs.positive |= mask(vcgezq_f32(sum)) << (4 * c);
+                // Not greater: also where a sum or a bound is not a number.
+                signs.unsure |= mask(vmvnq_u32(vcgtq_f32(vabsq_f32(sum), slack))) << (4 * c);
+            }
+        }
+        out
+    }
+
+    /// The lowest bit of each lane.
+    #[target_feature(enable = "neon")]
+    fn mask(lanes: uint32x4_t) -> u32 {
+        const PLACES: [u32; 4] = [1, 2, 4, 8];
+        // SAFETY: four lanes are read.
+        let places = unsafe { vld1q_u32(PLACES.as_ptr()) };
+        vaddvq_u32(vandq_u32(lanes, places))
     }
 }
 

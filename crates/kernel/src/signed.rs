@@ -3,7 +3,9 @@
 //! The former are stored as three or four planes of bytes. The AVX-512 path multiplies bytes
 //! (`vpdpbusd`), as does the AVX2 path (`vpmaddubsw`).
 
-use crate::cpu::{Cpu, Level};
+use crate::cpu::Cpu;
+#[cfg(target_arch = "x86_64")]
+use crate::cpu::Level;
 use crate::wipe::Wiped;
 
 /// Lengths are padded with zeros to a multiple of this.
@@ -150,14 +152,12 @@ fn panels<const PLANES: usize>(
                 let four: [&[u8]; 4] =
                     std::array::from_fn(|i| &columns[i.min(last) * stride..][..stride]);
                 let sums = match cpu.level() {
-                    Level::Portable => portable(planes, four),
                     // SAFETY: `Cpu` proves the features.
                     #[cfg(target_arch = "x86_64")]
                     Level::Avx2 => unsafe { avx2::<PLANES>(planes, four) },
                     // SAFETY: `Cpu` proves the features.
                     #[cfg(target_arch = "x86_64")]
                     Level::Avx512 => unsafe { avx512::<PLANES>(planes, four) },
-                    #[cfg(not(target_arch = "x86_64"))]
                     _ => portable(planes, four),
                 };
                 out.copy_from_slice(&sums[..out.len()]);

@@ -6,7 +6,9 @@
 
 use std::ops::{Add, AddAssign, Mul, Sub};
 
-use crate::cpu::{Cpu, Level};
+use crate::cpu::Cpu;
+#[cfg(target_arch = "x86_64")]
+use crate::cpu::Level;
 
 /// Independent vectors that advance together.
 pub const LANES: usize = 16;
@@ -103,7 +105,7 @@ macro_rules! dispatched {
                     Level::Avx512 => return unsafe { avx512($($arg),*) },
                     // SAFETY: as above.
                     Level::Avx2 => return unsafe { avx2($($arg),*) },
-                    Level::Portable => {}
+                    _ => {}
                 }
             }
             let _ = cpu;

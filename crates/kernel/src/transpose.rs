@@ -1,7 +1,9 @@
 //! From rows of bits to blocks: bit t of 128 rows becomes block t.
 #![allow(clippy::needless_range_loop)] // registers go by number
 
-use crate::cpu::{Cpu, Level};
+use crate::cpu::Cpu;
+#[cfg(target_arch = "x86_64")]
+use crate::cpu::Level;
 
 /// Number of rows.
 const ROWS: usize = 128;
@@ -18,14 +20,12 @@ pub fn blocks<const N: usize>(cpu: Cpu, rows: &[[u128; N]], out: &mut [u128]) {
     assert_eq!(rows.len(), ROWS, "rows");
     assert_eq!(out.len(), 128 * N, "blocks");
     match cpu.level() {
-        Level::Portable => all(rows, out),
         // SAFETY: `Cpu` proves the features.
         #[cfg(target_arch = "x86_64")]
         Level::Avx2 => unsafe { avx2(rows, out) },
         // SAFETY: `Cpu` proves the features.
         #[cfg(target_arch = "x86_64")]
         Level::Avx512 => unsafe { avx512(rows, out) },
-        #[cfg(not(target_arch = "x86_64"))]
         _ => all(rows, out),
     }
 }

@@ -24,14 +24,15 @@ pub fn powers(cpu: Cpu, point: u64, count: usize) -> Vec<u64> {
 pub fn hash(cpu: Cpu, powers: &[u64], words: &[u64]) -> u64 {
     assert_eq!(powers.len(), words.len(), "words");
     reduce(match cpu.level() {
-        Level::Portable => portable(powers, words),
+        // SAFETY: `Cpu` proves the features.
+        #[cfg(target_arch = "aarch64")]
+        Level::Neon => unsafe { neon(powers, words) },
         // SAFETY: `Cpu` proves the features.
         #[cfg(target_arch = "x86_64")]
         Level::Avx2 => unsafe { avx2(powers, words) },
         // SAFETY: `Cpu` proves the features.
         #[cfg(target_arch = "x86_64")]
         Level::Avx512 => unsafe { avx512(powers, words) },
-        #[cfg(not(target_arch = "x86_64"))]
         _ => portable(powers, words),
     })
 }
@@ -58,6 +59,25 @@ fn reduce(product: u128) -> u64 {
     let once = fold((product >> 64) as u64);
     let twice = fold((once >> 64) as u64);
     (product ^ once ^ twice) as u64
+}
+
+/// Two sums, so that one product need not wait for the other.
+#[cfg(target_arch = "aarch64")]
+#[target_feature(enable = "neon,aes")]
+fn neon(powers: &[u64], words: &[u64]) -> u128 {
+    use std::arch::aarch64::vmull_p64;
+
+    let (a, rest_a) = powers.as_chunks::<2>();
+    let (b, rest_b) = words.as_chunks::<2>();
+    let mut sums = [0; 2];
+    for (a, b) in a.iter().zip(b) {
+        sums[0] ^= vmull_p64(a[0], b[0]);
+        sums[1] ^= vmull_p64(a[1], b[1]);
+    }
+    for (a, b) in rest_a.iter().zip(rest_b) {
+        sums[0] ^= vmull_p64(*a, *b);
+    }
+    sums[0] ^ sums[1]
 }
 
 #[cfg(target_arch = "x86_64")]

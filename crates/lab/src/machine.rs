@@ -7,6 +7,7 @@ use undertone::kernel::cpu::Level;
 pub(crate) fn simd() -> String {
     let name = match Cpu::detect().level() {
         Level::Portable => "portable",
+        Level::Neon => "NEON",
         Level::Avx2 => "AVX2",
         Level::Avx512 => "AVX-512",
     };

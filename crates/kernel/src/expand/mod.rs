@@ -16,8 +16,8 @@
 //! word on. A group has the first words of all lanes, then the second words of all lanes, and so
 //! on.
 
-#[cfg(target_arch = "x86_64")]
-mod x86;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod fast;
 
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -115,14 +115,15 @@ pub fn send<'a>(
         };
         let out = &mut message.bytes()[bytes];
         match pi.cpu().level() {
-            Level::Portable => group.portable(pi, sums, out),
+            // SAFETY: `Cpu` proves the features.
+            #[cfg(target_arch = "aarch64")]
+            Level::Neon => unsafe { fast::send_neon(pi, &group, sums, out) },
             // SAFETY: `Cpu` proves the features.
             #[cfg(target_arch = "x86_64")]
-            Level::Avx2 => unsafe { x86::send_avx2(pi, &group, sums, out) },
+            Level::Avx2 => unsafe { fast::send_avx2(pi, &group, sums, out) },
             // SAFETY: `Cpu` proves the features.
             #[cfg(target_arch = "x86_64")]
-            Level::Avx512 => unsafe { x86::send_avx512(pi, &group, sums, out) },
-            #[cfg(not(target_arch = "x86_64"))]
+            Level::Avx512 => unsafe { fast::send_avx512(pi, &group, sums, out) },
             _ => group.portable(pi, sums, out),
         }
         // SAFETY: every path has written all bytes of its group.
@@ -167,14 +168,15 @@ pub fn receive(
         let message = &message[bytes];
         each(message);
         match pi.cpu().level() {
-            Level::Portable => group.portable(pi, sums, message),
+            // SAFETY: `Cpu` proves the features.
+            #[cfg(target_arch = "aarch64")]
+            Level::Neon => unsafe { fast::receive_neon(pi, &group, sums, message) },
             // SAFETY: `Cpu` proves the features.
             #[cfg(target_arch = "x86_64")]
-            Level::Avx2 => unsafe { x86::receive_avx2(pi, &group, sums, message) },
+            Level::Avx2 => unsafe { fast::receive_avx2(pi, &group, sums, message) },
             // SAFETY: `Cpu` proves the features.
             #[cfg(target_arch = "x86_64")]
-            Level::Avx512 => unsafe { x86::receive_avx512(pi, &group, sums, message) },
-            #[cfg(not(target_arch = "x86_64"))]
+            Level::Avx512 => unsafe { fast::receive_avx512(pi, &group, sums, message) },
             _ => group.portable(pi, sums, message),
         }
     }

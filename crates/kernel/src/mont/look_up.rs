@@ -3,7 +3,9 @@
 use std::hint::black_box;
 
 use super::{LANES, Row};
-use crate::cpu::{Cpu, Level};
+use crate::cpu::Cpu;
+#[cfg(target_arch = "x86_64")]
+use crate::cpu::Level;
 
 /// From a table that all lanes share. Lane i of a row of chunk c is a digit of entry 8c + i. Writes
 /// entry `index[l]`, which must exist, to lane l.

@@ -1,7 +1,9 @@
 //! The common loop of multiplication: sums of products, reduced on the way.
 
 use super::{Row, TILE};
-use crate::cpu::{Cpu, Level};
+use crate::cpu::Cpu;
+#[cfg(target_arch = "x86_64")]
+use crate::cpu::Level;
 
 /// Largest number of digits of a modulus.
 pub(super) const MOST: usize = 120;

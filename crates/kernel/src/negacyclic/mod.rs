@@ -15,7 +15,9 @@ mod plan;
 
 use zeroize::Zeroize;
 
-use crate::cpu::{Cpu, Level};
+use crate::cpu::Cpu;
+#[cfg(target_arch = "x86_64")]
+use crate::cpu::Level;
 use crate::wipe::{Plain, Wiped};
 use plan::{Join, Plan};
 

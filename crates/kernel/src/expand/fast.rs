@@ -1,6 +1,9 @@
 //! The fast paths: one register of lanes at a time, sixteen transfers in each.
 #![allow(clippy::needless_range_loop)] // registers go by number
 
+#[cfg(target_arch = "aarch64")]
+use std::arch::aarch64::uint8x16_t;
+#[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::{__m128i, __m512i};
 use std::mem::MaybeUninit;
 
@@ -27,6 +30,7 @@ macro_rules! for_width {
     };
 }
 
+#[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi2,vaes")]
 pub(super) fn send_avx512(
     pi: &Permutation,
@@ -38,6 +42,7 @@ pub(super) fn send_avx512(
     unsafe { for_width!(send_fast::<__m512i>(pi, group, sums, out)) }
 }
 
+#[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,aes")]
 pub(super) fn send_avx2(
     pi: &Permutation,
@@ -49,16 +54,37 @@ pub(super) fn send_avx2(
     unsafe { for_width!(send_fast::<__m128i>(pi, group, sums, out)) }
 }
 
+#[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi2,vaes")]
 pub(super) fn receive_avx512(pi: &Permutation, group: &Choices, sums: &mut [u16], message: &[u8]) {
     // SAFETY: this function has the features; lengths were checked.
     unsafe { for_width!(receive_fast::<__m512i>(pi, group, sums, message)) }
 }
 
+#[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,aes")]
 pub(super) fn receive_avx2(pi: &Permutation, group: &Choices, sums: &mut [u16], message: &[u8]) {
     // SAFETY: this function has the features; lengths were checked.
     unsafe { for_width!(receive_fast::<__m128i>(pi, group, sums, message)) }
+}
+
+#[cfg(target_arch = "aarch64")]
+#[target_feature(enable = "neon,aes")]
+pub(super) fn send_neon(
+    pi: &Permutation,
+    group: &Offers<'_>,
+    sums: &mut [u16],
+    out: &mut [MaybeUninit<u8>],
+) {
+    // SAFETY: this function has the features; lengths were checked.
+    unsafe { for_width!(send_fast::<uint8x16_t>(pi, group, sums, out)) }
+}
+
+#[cfg(target_arch = "aarch64")]
+#[target_feature(enable = "neon,aes")]
+pub(super) fn receive_neon(pi: &Permutation, group: &Choices, sums: &mut [u16], message: &[u8]) {
+    // SAFETY: this function has the features; lengths were checked.
+    unsafe { for_width!(receive_fast::<uint8x16_t>(pi, group, sums, message)) }
 }
 
 /// Repeats a block for each of the transfers below `$size`, whose places are then constants.
