@@ -10,14 +10,14 @@ use undertone::job::Application as _;
 use undertone::job::Record;
 use undertone::kdf::Seed;
 use undertone::kernel::BitMatrix;
-use undertone::label::{Features, Params, Variant};
+use undertone::label::{self, Features, Params, Variant};
 use undertone::ot::Field;
-use undertone::party::Ledger;
+use undertone::party::{Cost, Ledger};
 use undertone::party::{Network, Node, PartyId};
 use undertone::plan::lengths::{
     self, Compared, Cotraining, GraphShape, RoundShape, Shape, Take, Training, graph_rounds,
 };
-use undertone::plan::{Totals, Traffic};
+use undertone::plan::{Rounds, Totals, Traffic, sessions};
 use undertone::pssl::clear::Direction;
 use undertone::pssl::{self, EDGES, Reveal};
 use undertone::rounds::Job;
@@ -48,6 +48,32 @@ fn hold(params: Params, rows: &[usize]) {
     same(&sent, &due, &format!("{params:?}, {rows:?}"));
     let totals = Totals::of(|take| lengths::label(&params, &shape, take));
     hold_ledgers(&totals, &run.ledgers);
+    let job = label::Job {
+        params,
+        ..label::Job::default()
+    };
+    // A client without rows or labels is ahead of the others.
+    if shape
+        .rows
+        .iter()
+        .all(|(rows, labelled)| rows * labelled > 0)
+    {
+        hold_all_rounds(sessions::label(&job, &shape, 0)[0].rounds, &run.ledgers);
+    }
+}
+
+/// The ledgers show these rounds, or some that are close where the number is no promise.
+fn hold_all_rounds(due: Rounds, ledgers: &[(PartyId, Ledger)]) {
+    let mut all = Cost::default();
+    let phases = ledgers.iter().flat_map(|(_, ledger)| ledger.phases());
+    phases.for_each(|(_, cost)| all.add(cost));
+    let (have, due, is_exact) = (all.rounds(), due.rounds, due.is_exact);
+    if is_exact {
+        assert_eq!(have, due);
+    } else {
+        let far = have.abs_diff(due);
+        assert!(far <= 5 || 3 * far <= have, "{have} rounds, {due} are due");
+    }
 }
 
 fn same(sent: &Lengths, due: &Lengths, what: &str) {
@@ -121,6 +147,11 @@ fn hold_round(kit: &Means, job: Job, away: Option<usize>) {
     assert_eq!(sent, due, "{job:?}, {shape:?}");
     let totals = Totals::of(|take| lengths::round(&job, &shape, take));
     hold_ledgers(&totals, &second.ledgers);
+    let session = &sessions::sum(&job, kit.values, shape.layout)[0];
+    hold_all_rounds(session.rounds, &second.ledgers);
+    if away.is_none() {
+        assert_eq!(session.totals, totals);
+    }
 }
 
 proptest! {
@@ -177,9 +208,21 @@ fn every_message_of_means_and_deviations_has_its_predicted_length() {
         let tables = (0..clients).map(table).collect();
         let simulation = scaling::simulation(params, tables, 1);
         let (run, sent) = measured(|network| simulation.run_over(network));
-        assert!(run.unwrap().clients.iter().all(Result::is_ok));
+        let run = run.unwrap();
+        assert!(run.clients.iter().all(Result::is_ok));
+        let ledgers = run.ledgers;
         let due = predicted(|take| lengths::scaling(&params, clients, dim, take));
         assert_eq!(sent, due, "{clients}, {dim}");
+        let job = label::Job {
+            params,
+            standardise: true,
+            ..label::Job::default()
+        };
+        let shape = Shape {
+            rows: vec![(5, 2); clients],
+            classes: 2,
+        };
+        hold_all_rounds(sessions::label(&job, &shape, dim)[0].rounds, &ledgers);
     }
 }
 
@@ -252,6 +295,18 @@ fn hold_training(job: undertone::train::Job, clients: Vec<Client>, rows: &[(usiz
         assert_eq!(sent, due, "{kind:?} of {job:?}");
         let totals = Totals::of(|take| lengths::training(&job, kind, &members, &own, take));
         hold_ledgers(&totals, &run.ledgers);
+        let name = match kind {
+            Training::Census(_) => "census",
+            Training::Round(number) if number <= job.label_rounds => "round on labels",
+            Training::Round(_) => "round with pseudo-labels",
+            Training::Over => "end",
+        };
+        let sessions = sessions::train(&job, rows);
+        let session = sessions
+            .iter()
+            .find(|session| session.name == name)
+            .unwrap();
+        hold_all_rounds(session.rounds, &run.ledgers);
         if let Some(Ok(Step::Over(model))) = run.clients.first() {
             assert_eq!(model.len(), job.parameters);
         }
@@ -393,7 +448,15 @@ fn hold_cotraining(
             "{session:?} of {:?}, {clients} clients",
             world.job
         );
-        hold_ledgers(&totals, &run.ledgers.into_iter().collect::<Vec<_>>());
+        let ledgers: Vec<_> = run.ledgers.into_iter().collect();
+        hold_ledgers(&totals, &ledgers);
+        let place = match session {
+            Cotraining::Over => 2,
+            Cotraining::Exchange => usize::from(has_labels),
+        };
+        let planned = &sessions::cotrain(job, clients)[place];
+        hold_all_rounds(planned.rounds, &ledgers);
+        assert_eq!(planned.totals, totals);
     }
 }
 
@@ -437,6 +500,20 @@ fn long_messages_of_cotraining_have_their_predicted_lengths() {
     hold_cotraining((30, 1024, 32), kind(Votes::Winners));
 }
 
+/// A run takes no more than was planned.
+fn hold_most(job: &pssl::Job, rows: &[usize], have: &Totals, ledgers: &[(PartyId, Ledger)]) {
+    let most = &sessions::pssl(job, rows)[0];
+    hold_all_rounds(most.rounds, ledgers);
+    for who in have.parties() {
+        let (have, most) = (have.party(who), most.totals.party(who));
+        assert!(
+            have.sent <= most.sent && have.received <= most.received,
+            "{who}"
+        );
+        assert!(most.sent < 20 * have.sent, "{who}");
+    }
+}
+
 /// What a pair compares in one direction.
 fn compared(direction: &Direction) -> Compared {
     let told = direction.attempts.iter().flatten();
@@ -474,6 +551,7 @@ fn every_message_of_a_graph_between_pairs_has_its_predicted_length() {
         same(&sent, &due, &format!("{job:?}"));
         let totals = Totals::of(|take| lengths::pairwise(&job, &rows, &pairs, take));
         hold_ledgers(&totals, &run.ledgers);
+        hold_most(&job, &rows, &totals, &run.ledgers);
         // The estimate that is printed before a run.
         let most = job.pair_bytes(job.most_comparisons());
         let fixed = 20_000 + 12 * 30_000;
@@ -520,6 +598,9 @@ fn hold_graph(cut: Cut, columns: &[&[&str]], change: impl Fn(&mut fedgraph::Job)
         let totals = Totals::of(|take| lengths::fedgraph(&job, &shape, take));
         hold_ledgers(&totals, &run.ledgers);
         hold_rounds(&job, &shape, &run.ledgers);
+        if step == 0 && shape.graph.members().count() == columns.len() {
+            hold_all_rounds(sessions::fedgraph(&job, 2)[0].rounds, &run.ledgers);
+        }
         world = world.again(run.saved, 8);
     }
 }

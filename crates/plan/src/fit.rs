@@ -77,8 +77,9 @@ fn least_squares(lines: &[Vec<f64>], used: &[usize]) -> Option<Vec<f64>> {
         for row in 0..n {
             if row != column {
                 let factor = rows[row][column] / pivot;
-                for at in column..=n {
-                    rows[row][at] -= factor * rows[column][at];
+                let source = rows[column].clone();
+                for (to, from) in rows[row].iter_mut().zip(source) {
+                    *to -= factor * from;
                 }
             }
         }

@@ -2,10 +2,15 @@
 #![forbid(unsafe_code)]
 
 mod fit;
+pub mod label;
 pub mod lengths;
 mod link;
+mod run;
+pub mod sessions;
 mod totals;
 
 pub use fit::fit;
 pub use link::{Link, NoLink};
+pub use run::{Memory, Rounds, Work};
+pub use sessions::Session;
 pub use totals::{Totals, Traffic};

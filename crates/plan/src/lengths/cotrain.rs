@@ -4,7 +4,7 @@ use undertone_cotrain::{CONSENSUS, Job, Noise, SLICES, VOTES, Votes};
 use undertone_garble::Audience;
 use undertone_party::PartyId;
 
-use super::sum::{SEALED, setup, sum};
+use super::sum::{Group, SEALED, setup};
 use super::{Book, SERVER, Take, garble};
 
 /// A session of a co-training job.
@@ -41,6 +41,7 @@ pub fn cotraining<'a>(
     if winners {
         setup(book, &vec![0; clients], job.trust, SEALED);
     }
+    let group = Group::new(job.trust, clients);
     for (place, me) in (0..clients).map(PartyId::client).enumerate() {
         let opening = 10 + 4 * clients + if has_labels { labels } else { 0 };
         book.add((SERVER, me, CONSENSUS), opening);
@@ -54,13 +55,13 @@ pub fn cotraining<'a>(
         };
         book.add((me, SERVER, VOTES), voted.div_ceil(8));
         if job.votes != Votes::Clear {
-            sum(book, (job.trust, clients), me, (blocks * words, 8));
+            group.sum(book, me, blocks * words, 8);
         }
         if let Some(circuit) = &circuit {
             book.add((SERVER, me, SLICES), 4 + 8 * slices);
             book.add((me, SERVER, SLICES), 0);
             book.add((SERVER, me, SLICES), 4);
-            sum(book, (job.trust, clients), me, (1, 8));
+            group.sum(book, me, 1, 8);
             if place < slices {
                 let instances = (place..blocks).step_by(slices).count();
                 garble::add(book, circuit, instances, Audience::Evaluator, [me, SERVER]);

@@ -147,7 +147,12 @@ fn lwe(book: &mut Book<'_>, bits: usize, owners: &[Owner]) {
             book.tiles(down, block, key, (TILE_BYTES / key * key, SEAL));
             book.spared = false;
         }
-        let tiles = |rows: usize| [(64, rows / 64), (rows % 64, usize::from(rows % 64 > 0))];
+        let tiles = |rows: usize| {
+            [
+                (64, rows / 64),
+                (rows % 64, usize::from(!rows.is_multiple_of(64))),
+            ]
+        };
         for round in rounds {
             for (place, ((owner, owned), block, is_first)) in round.into_iter().enumerate() {
                 let to_owner = (me, owner, phases::DISTANCES);

@@ -8,7 +8,7 @@ use undertone_party::PartyId;
 use super::{Book, Take};
 
 /// Most transfers of a batch.
-const BATCH: usize = 8 * 2048 - 64;
+pub const BATCH: usize = 8 * 2048 - 64;
 
 /// Who sends a message of transfers. The sender of transfers is the garbler of circuits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use undertone_party::frame::TILE_BYTES;
 use undertone_sum::{UNMASK, UPLOAD};
 
 use super::garble::{batches, checked_transfers};
-use super::sum::{SEALED, keys, setup, unmasking};
+use super::sum::{Group, SEALED, setup};
 use super::{Book, SERVER, Take, distances};
 
 /// The public shape of a run.
@@ -46,8 +46,15 @@ pub fn label<'a>(params: &Params, shape: &Shape, take: &'a mut Take<'a>) {
         book.words((me, SERVER, phases::DISTANCES), *rows, 1 + 6 * near);
     }
     distances::distances(book, params, &shape.rows);
+    let group = Group::new(params.trust, clients);
     for (me, (rows, labelled)) in (0..clients).map(PartyId::client).zip(&shape.rows) {
-        influence_and_labels(book, params, shape, (me, rows - labelled, *labelled));
+        influence_and_labels(
+            book,
+            params,
+            shape,
+            &group,
+            (me, rows - labelled, *labelled),
+        );
     }
 }
 
@@ -73,9 +80,9 @@ fn influence_and_labels(
     book: &mut Book<'_>,
     params: &Params,
     shape: &Shape,
+    group: &Group,
     (me, own, labelled): (PartyId, usize, usize),
 ) {
-    let clients = shape.rows.len();
     let all = shape.unlabelled();
     let shared = match params.variant {
         Variant::Balanced => shape.classes,
@@ -83,10 +90,10 @@ fn influence_and_labels(
     };
     book.add((SERVER, me, phases::INFLUENCE), 8);
     columns(book, me, labelled, all);
-    keys(book, params.trust, clients, me);
+    group.keys(book, me);
     let words = shape.classes * (all - own) + shared;
     book.words((me, SERVER, UPLOAD), words, 4);
-    unmasking(book, params.trust, clients, me);
+    group.unmasking(book, me);
     let back = shape.classes * own + shared;
     if back > 0 {
         book.words((SERVER, me, UNMASK), back, 4);

@@ -5,7 +5,7 @@
 //! of the engine uses them: tests compare them with what parties send.
 
 mod cotrain;
-mod distances;
+pub(crate) mod distances;
 mod fedgraph;
 mod garble;
 mod label;
@@ -20,11 +20,12 @@ use undertone_party::{PartyId, Phase};
 
 pub use cotrain::{Cotraining, cotraining};
 pub use fedgraph::{GraphShape, fedgraph, graph_rounds};
-pub use garble::garbling;
+pub use garble::{BATCH, garbling};
 pub use label::{Shape, label};
 pub use pssl::{Compared, pairwise};
 pub use rounds::{RoundShape, round};
 pub use scaling::scaling;
+pub use sum::Group;
 pub use train::{Training, training};
 
 const SERVER: PartyId = PartyId::SERVER;

@@ -6,7 +6,7 @@ use undertone_pssl::{EDGES, Job, SLOTS, circuits};
 use undertone_sum::{KEYS, SHARES, UNMASK, UPLOAD};
 
 use super::garble::{Side, base_transfers, over, transfers};
-use super::sum::{SEALED, key_lengths, setup, unmasking};
+use super::sum::{Group, SEALED, setup};
 use super::{Book, SEAL, SERVER, Take};
 
 /// f of the transfers.
@@ -76,7 +76,8 @@ pub fn pairwise<'a>(
     let (clients, sums) = (rows.len(), job.rounds as usize);
     let slots: usize = rows.iter().sum();
     setup(book, &vec![36; clients], job.trust, SEALED);
-    let [hello, roster, dealing, relayed] = key_lengths(job.trust, clients);
+    let group = Group::new(job.trust, clients);
+    let [hello, roster, dealing, relayed] = group.key_lengths();
     for (me, own) in (0..clients).map(PartyId::client).zip(rows) {
         let (up, down) = ((me, SERVER), (SERVER, me));
         book.add((up.0, up.1, EDGES), 0);
@@ -91,7 +92,7 @@ pub fn pairwise<'a>(
         }
         for _ in 0..sums {
             book.words((up.0, up.1, UPLOAD), (slots - own) * job.classes, 8);
-            unmasking(book, job.trust, clients, me);
+            group.unmasking(book, me);
             book.add((down.0, down.1, UNMASK), 8 * own * job.classes);
         }
     }

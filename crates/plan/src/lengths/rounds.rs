@@ -3,7 +3,7 @@
 use undertone_party::{PartyId, Phase};
 use undertone_rounds::{CONTRIBUTION, Job, RESULT, ROUND};
 
-use super::sum::sum;
+use super::sum::Group;
 use super::{Book, SERVER, Take};
 
 /// The public shape of a round.
@@ -29,6 +29,7 @@ pub fn round<'a>(job: &Job, shape: &RoundShape, take: &'a mut Take<'a>) {
         book.add(link, 4 + 4 + 4 * contributors + shape.layout);
         book.words(link, words, 8);
     };
+    let group = Group::new(job.trust, shape.clients);
     for place in 0..shape.clients {
         let me = PartyId::client(place);
         book.add((me, SERVER, ROUND), 4);
@@ -38,7 +39,7 @@ pub fn round<'a>(job: &Job, shape: &RoundShape, take: &'a mut Take<'a>) {
         }
         book.add((me, SERVER, CONTRIBUTION), shape.layout);
         book.add((SERVER, me, CONTRIBUTION), shape.layout);
-        sum(book, (job.trust, shape.clients), me, (words, 8));
+        group.sum(book, me, words, 8);
         mean(book, me, RESULT, shape.clients);
     }
 }

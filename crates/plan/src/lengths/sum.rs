@@ -14,10 +14,27 @@ pub(super) fn signature(trust: Trust) -> usize {
     }
 }
 
-/// The neighbours of each of `clients` clients. No sum has fewer than two clients.
-pub(crate) fn neighbours(trust: Trust, clients: usize) -> usize {
-    let degree = Wiring::default().degree(trust, clients);
-    degree.map_or(clients.saturating_sub(1), |degree| degree.neighbours)
+/// The clients of sums, and how many of them are the neighbours of each.
+#[derive(Debug, Clone, Copy)]
+pub struct Group {
+    /// The number of clients.
+    pub clients: usize,
+    /// The server that sums withstand.
+    pub trust: Trust,
+    /// The neighbours of a client.
+    pub neighbours: usize,
+}
+
+impl Group {
+    /// So many clients. A sum of fewer than two has no neighbours.
+    pub fn new(trust: Trust, clients: usize) -> Self {
+        let degree = Wiring::default().degree(trust, clients);
+        Self {
+            clients,
+            trust,
+            neighbours: degree.map_or(clients.saturating_sub(1), |degree| degree.neighbours),
+        }
+    }
 }
 
 /// The setup of clients that advertise so many bytes each, and so many bytes of a contribution on
@@ -35,48 +52,44 @@ pub(super) fn setup(book: &mut Book<'_>, advertised: &[usize], trust: Trust, sea
     }
 }
 
-/// The messages of a sum in phases 7 and 8.
-pub(super) fn keys(book: &mut Book<'_>, trust: Trust, clients: usize, me: PartyId) {
-    let [hello, roster, dealing, relayed] = key_lengths(trust, clients);
-    book.add((me, SERVER, KEYS), hello);
-    book.add((SERVER, me, KEYS), roster);
-    book.add((me, SERVER, SHARES), dealing);
-    book.add((SERVER, me, SHARES), relayed);
-}
-
-/// The lengths of `Hello`, `Roster`, `Dealing` and `Relayed`.
-pub(super) fn key_lengths(trust: Trust, clients: usize) -> [usize; 4] {
-    let hello = 64 + 1 + 32 + 1 + signature(trust);
-    let near = neighbours(trust, clients);
-    [
-        hello,
-        4 + clients * (4 + hello),
-        80 * near + 32,
-        clients.div_ceil(8) + 80 * near,
-    ]
-}
-
-/// The messages of a sum in phase 10 without the result.
-pub(super) fn unmasking(book: &mut Book<'_>, trust: Trust, clients: usize, me: PartyId) {
-    let (set, signed) = (clients.div_ceil(8), signature(trust));
-    book.add((SERVER, me, UNMASK), set);
-    if signed > 0 {
-        book.add((me, SERVER, UNMASK), signed);
-        book.add((SERVER, me, UNMASK), set + signed * clients);
+impl Group {
+    /// The messages of a sum in phases 7 and 8.
+    pub(super) fn keys(&self, book: &mut Book<'_>, me: PartyId) {
+        let [hello, roster, dealing, relayed] = self.key_lengths();
+        book.add((me, SERVER, KEYS), hello);
+        book.add((SERVER, me, KEYS), roster);
+        book.add((me, SERVER, SHARES), dealing);
+        book.add((SERVER, me, SHARES), relayed);
     }
-    book.add((me, SERVER, UNMASK), 32 + 33 * neighbours(trust, clients));
-}
 
-/// A sum to which client `me` sends so many words of so many bytes, without the result.
-pub(super) fn sum(
-    book: &mut Book<'_>,
-    (trust, clients): (Trust, usize),
-    me: PartyId,
-    (words, each): (usize, usize),
-) {
-    keys(book, trust, clients, me);
-    book.words((me, SERVER, UPLOAD), words, each);
-    unmasking(book, trust, clients, me);
+    /// The lengths of `Hello`, `Roster`, `Dealing` and `Relayed`.
+    pub(super) fn key_lengths(&self) -> [usize; 4] {
+        let hello = 64 + 1 + 32 + 1 + signature(self.trust);
+        [
+            hello,
+            4 + self.clients * (4 + hello),
+            80 * self.neighbours + 32,
+            self.clients.div_ceil(8) + 80 * self.neighbours,
+        ]
+    }
+
+    /// The messages of a sum in phase 10 without the result.
+    pub(super) fn unmasking(&self, book: &mut Book<'_>, me: PartyId) {
+        let (set, signed) = (self.clients.div_ceil(8), signature(self.trust));
+        book.add((SERVER, me, UNMASK), set);
+        if signed > 0 {
+            book.add((me, SERVER, UNMASK), signed);
+            book.add((SERVER, me, UNMASK), set + signed * self.clients);
+        }
+        book.add((me, SERVER, UNMASK), 32 + 33 * self.neighbours);
+    }
+
+    /// A sum to which client `me` sends so many words of so many bytes, without the result.
+    pub(super) fn sum(&self, book: &mut Book<'_>, me: PartyId, words: usize, each: usize) {
+        self.keys(book, me);
+        book.words((me, SERVER, UPLOAD), words, each);
+        self.unmasking(book, me);
+    }
 }
 
 /// A contribution of a setup whose server must not learn the group seed is sealed.

@@ -6,7 +6,7 @@ use undertone_sum::{Sampling, UNMASK};
 use undertone_train::{Job, MODEL, PseudoLabels, UPDATE};
 
 use super::label::{Shape, label};
-use super::sum::{SEALED, setup, sum};
+use super::sum::{Group, SEALED, setup};
 use super::{Book, Messages, SERVER, Take};
 
 /// A session of a training job.
@@ -64,12 +64,13 @@ pub fn training<'a>(
         _ => {}
     }
     let book = &mut Book::new(take);
+    let group = Group::new(params.trust, clients);
     for me in members.iter().copied() {
         book.add((SERVER, me, MODEL), 41 + 4 * clients);
         match session {
             Training::Census(groups) => {
                 if is_joint && is_free && params.variant == Variant::Balanced {
-                    sum(book, (params.trust, clients), me, (job.classes, 4));
+                    group.sum(book, me, job.classes, 4);
                     book.add((SERVER, me, UNMASK), 4 * job.classes);
                 }
                 let grouped = if is_free { 0 } else { clients };
@@ -78,7 +79,7 @@ pub fn training<'a>(
             Training::Round(_) => {
                 book.words((SERVER, me, MODEL), job.parameters, 4);
                 book.add((me, SERVER, UPDATE), 0);
-                sum(book, (params.trust, clients), me, (job.parameters, 4));
+                group.sum(book, me, job.parameters, 4);
             }
             Training::Over => book.words((SERVER, me, MODEL), job.parameters, 4),
         }
