@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 use clap::{CommandFactory, Parser, Subcommand};
-use undertone_lab::{Failure, Show, bench, costs, experiments, interrupt, ot, output, sum};
+use undertone_lab::{Failure, Show, bench, costs, experiments, interrupt, ot, output, plan, sum};
 
 #[cfg(not(feature = "train"))]
 use crate::missing;
@@ -187,6 +187,19 @@ enum Command {
         #[command(flatten)]
         costs: costs::Costs,
     },
+    /// Estimate a run before anybody runs it: bytes, rounds, memory, time, and who learns what
+    #[command(
+        after_help = examples::PLAN,
+        mut_arg("threads", |arg| arg.help(
+            "Number of threads of each party [default: one for each core]"
+        ))
+    )]
+    Plan {
+        #[command(flatten)]
+        common: Common,
+        #[command(flatten)]
+        plan: Box<plan::Plan>,
+    },
     /// Print a script that completes commands and options in a shell
     #[command(after_help = examples::COMPLETIONS)]
     Completions {
@@ -207,7 +220,8 @@ impl Command {
             | Self::Ot { common, .. }
             | Self::Paillier { common, .. }
             | Self::Bench { common, .. }
-            | Self::Costs { common, .. } => *common,
+            | Self::Costs { common, .. }
+            | Self::Plan { common, .. } => *common,
             #[cfg(feature = "train")]
             Self::Train { common, .. }
             | Self::Cotrain { common, .. }
@@ -306,6 +320,7 @@ fn dispatch(command: Command, show: Show) -> Result<(), Failure> {
         Command::Paillier { what, .. } => what.run(show),
         Command::Bench { what, .. } => what.run(show),
         Command::Costs { costs, .. } => costs.run(show),
+        Command::Plan { plan, .. } => plan.run(show),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Arguments::command(), "undertone", &mut script);

@@ -28,6 +28,13 @@ Examples:
   undertone label data/digits.npz --clients 8 --split dirichlet:0.3 --labelled 0.05
   undertone label --client a.npz --client b.npz --client c.npz --out labels";
 
+/// Of `plan`.
+pub(crate) const PLAN: &str = "\
+Examples:
+  undertone plan --clients 5 --rows 1797 --features 64 --classes 10 --link 100Mbit/s,40ms
+  undertone plan job.toml --clients 20 --rows 100000 --features 64 --signed --backends psm,lwe
+  undertone plan --application sum --clients 100 --values 1000000 --set rounds=50 --json";
+
 /// Of `train`.
 #[cfg(feature = "train")]
 pub(crate) const TRAIN: &str = "\

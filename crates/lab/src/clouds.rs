@@ -2,6 +2,7 @@
 
 use undertone::kernel::{Prg, normal};
 use undertone::label::{Features, InputError, Labelling, Labels, Rows};
+use undertone::plan::lengths::Shape;
 
 /// Classes of synthetic rows.
 pub(crate) const CLASSES: usize = 10;
@@ -51,6 +52,32 @@ pub(crate) fn deal(
     let hidden = truth.iter().enumerate();
     let hidden = hidden.map(|(row, class)| (!is_given(row)).then_some(*class));
     Ok((dealt, Hidden(hidden.collect())))
+}
+
+/// Rows from ten clouds for clients with so many rows each, and the shape. One in eleven is
+/// labelled: each class in its turn.
+pub(crate) fn deal_unevenly(
+    rows: &[usize],
+    features: usize,
+) -> Result<(Vec<(Rows, Labelling)>, Shape), InputError> {
+    let (all, truth) = clouds(rows.iter().sum(), features, 1.0)?;
+    let (mut first, mut dealt, mut shape) = (0, Vec::new(), Vec::new());
+    for count in rows {
+        let own: Vec<usize> = (first..first + count).collect();
+        let labels: Vec<_> = own
+            .iter()
+            .map(|row| row.is_multiple_of(LABELLED + 1).then_some(truth[*row]))
+            .collect();
+        shape.push((*count, labels.iter().flatten().count()));
+        let labelling = Labelling::new(CLASSES, labels)?;
+        dealt.push((Rows::Features(all.select(&own)), labelling));
+        first += count;
+    }
+    let shape = Shape {
+        rows: shape,
+        classes: CLASSES,
+    };
+    Ok((dealt, shape))
 }
 
 impl Hidden {

@@ -15,6 +15,7 @@
 //! | [`input`], [`output`] | all | reads data sets; writes files whole or not at all |
 //! | [`interrupt`] | all | removes temporary files and child processes after a signal |
 //! | [`labels`] | `label`, `join` | writes labels of rows |
+//! | [`mod@plan`] | `plan` | what a run will cost |
 //! | [`plot`] | `label` | draws accuracy, and rows by class |
 //! | [`ports`] | `bench network` | finds a free port |
 //! | [`report`] | all | cost tables |
@@ -39,6 +40,7 @@ pub mod noise;
 pub mod ot;
 pub mod output;
 mod phase_costs;
+pub mod plan;
 pub mod plot;
 pub mod ports;
 pub mod program;

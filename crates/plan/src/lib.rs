@@ -7,6 +7,7 @@ pub mod lengths;
 mod link;
 mod run;
 pub mod sessions;
+pub mod sum;
 mod totals;
 
 pub use fit::fit;

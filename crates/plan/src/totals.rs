@@ -65,6 +65,12 @@ impl Totals {
         self.0.get(&(who, phase)).copied().unwrap_or_default()
     }
 
+    /// The phases in which a party sends or receives something.
+    pub fn phases(&self, who: PartyId) -> impl Iterator<Item = Phase> + '_ {
+        let own = self.0.keys().filter(move |(party, _)| *party == who);
+        own.map(|(_, phase)| *phase)
+    }
+
     /// What a party sends and receives in all phases.
     pub fn party(&self, who: PartyId) -> Traffic {
         let mut all = Traffic::default();

@@ -1,0 +1,295 @@
+//! What each kind of work costs on this machine: measured once, and kept.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use undertone::arrays::Arrays;
+use undertone::hamming::Backend;
+use undertone::job::Terms as _;
+use undertone::kdf::Seed;
+use undertone::label::{self, Params};
+use undertone::party::{Ledger, Network, PartyId};
+use undertone::plan::lengths::{Group, Shape};
+use undertone::plan::{Work, fit, label as work, sum};
+use undertone::rounds::{self, Client, Contribution, Round, Server, Source, Terms};
+
+use crate::Failure;
+use crate::clouds;
+use crate::machine::{processor, simd};
+
+/// Runs of each shape.
+const REPEATS: usize = 2;
+
+/// The costs of the kinds of work in each phase, for the server and for a client.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct Costs {
+    server: BTreeMap<u8, Vec<f64>>,
+    client: BTreeMap<u8, Vec<f64>>,
+}
+
+/// A side of a protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Side {
+    Server,
+    Client,
+}
+
+impl Costs {
+    /// The seconds that this work takes.
+    pub(crate) fn seconds(&self, side: Side, work: &[Work]) -> f64 {
+        let phases = match side {
+            Side::Server => &self.server,
+            Side::Client => &self.client,
+        };
+        let of = |work: &Work| {
+            let costs = phases.get(&work.phase.id).map_or(&[][..], Vec::as_slice);
+            let terms = work.amounts.iter().zip(costs);
+            terms.map(|(amount, cost)| amount * cost).sum::<f64>()
+        };
+        work.iter().map(of).sum()
+    }
+}
+
+/// Amounts of work, and the seconds that they took.
+type Sample = (Vec<f64>, f64);
+
+/// Measurements of each side in each phase.
+#[derive(Default)]
+struct Samples(BTreeMap<(Side, u8), Vec<Sample>>);
+
+impl Samples {
+    fn add(&mut self, side: Side, work: Vec<Work>, ledger: &Ledger) {
+        for work in work {
+            let took = ledger.phase(work.phase);
+            let took = took.map_or(0.0, |cost| cost.compute.as_secs_f64());
+            let list = self.0.entry((side, work.phase.id)).or_default();
+            // The fastest of several runs of a shape is the least disturbed.
+            match list
+                .iter_mut()
+                .find(|(amounts, _)| *amounts == work.amounts)
+            {
+                Some((_, fastest)) if side == Side::Server => *fastest = fastest.min(took),
+                _ => list.push((work.amounts, took)),
+            }
+        }
+    }
+
+    fn costs(self) -> Costs {
+        let mut costs = Costs::default();
+        for ((side, phase), list) in self.0 {
+            let of = match side {
+                Side::Server => &mut costs.server,
+                Side::Client => &mut costs.client,
+            };
+            of.insert(phase, fit(&list));
+        }
+        costs
+    }
+}
+
+/// The measured costs, and where they are kept.
+pub(crate) struct Calibration {
+    path: Option<PathBuf>,
+    kept: BTreeMap<String, Costs>,
+    is_changed: bool,
+}
+
+/// The file in the user's cache folder.
+fn path() -> Option<PathBuf> {
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    let cache = set("XDG_CACHE_HOME")
+        .or_else(|| set("LOCALAPPDATA"))
+        .map(PathBuf::from);
+    let home = || set("HOME").map(|home| PathBuf::from(home).join(".cache"));
+    Some(cache.or_else(home)?.join("undertone/calibration.json"))
+}
+
+impl Calibration {
+    /// What was measured before. `anew` forgets it.
+    pub(crate) fn load(anew: bool) -> Self {
+        let path = path();
+        let text = path.as_deref().filter(|_| !anew).map(fs::read_to_string);
+        let kept = text.and_then(Result::ok);
+        Self {
+            kept: kept
+                .and_then(|text| serde_json::from_str(&text).ok())
+                .unwrap_or_default(),
+            path,
+            is_changed: false,
+        }
+    }
+
+    /// Keeps what was measured. A cache that cannot be written is no reason to fail.
+    pub(crate) fn keep(&self) {
+        let (Some(path), true) = (&self.path, self.is_changed) else {
+            return;
+        };
+        if let (Some(folder), Ok(text)) = (path.parent(), serde_json::to_string(&self.kept)) {
+            let _ = fs::create_dir_all(folder).and_then(|()| fs::write(path, text));
+        }
+    }
+
+    fn of(
+        &mut self,
+        what: &str,
+        measure: impl FnOnce() -> Result<Costs, Failure>,
+    ) -> Result<Costs, Failure> {
+        let key = format!(
+            "{what}, {}, {}, {} threads, version {}",
+            processor(),
+            simd(),
+            rayon::current_num_threads(),
+            env!("CARGO_PKG_VERSION")
+        );
+        if let Some(costs) = self.kept.get(&key) {
+            return Ok(costs.clone());
+        }
+        let costs = measure()?;
+        self.kept.insert(key, costs.clone());
+        self.is_changed = true;
+        Ok(costs)
+    }
+
+    /// The costs of label propagation over rows of so many features.
+    pub(crate) fn label(&mut self, params: &Params, features: usize) -> Result<Costs, Failure> {
+        let key_bits = match params.backend {
+            Backend::Phe => format!(" {} bits", params.phe.key_bits()),
+            _ => String::new(),
+        };
+        let what = format!(
+            "label {}{key_bits}, {} bits, {} neighbours, {features} features, {}, {:?}, {}",
+            params.backend,
+            params.bits,
+            params.neighbours,
+            params.suite,
+            params.trust,
+            params.variant
+        );
+        self.of(&what, || label(params, features))
+    }
+
+    /// The costs of sums.
+    pub(crate) fn sum(&mut self, job: &rounds::Job) -> Result<Costs, Failure> {
+        let what = format!("sum {}, {:?}", job.suite, job.trust);
+        self.of(&what, || sums(job))
+    }
+}
+
+/// Rows of each client in the runs that measure a backend.
+fn shapes(backend: Backend) -> Vec<Vec<usize>> {
+    let base = match backend {
+        Backend::Phe => return vec![vec![24, 48, 120], vec![40; 4]],
+        Backend::Shade => 100,
+        Backend::Lwe => 250,
+        _ => 400,
+    };
+    vec![
+        vec![base, 2 * base, 4 * base],
+        vec![base; 5],
+        vec![
+            base / 2,
+            base,
+            base / 4,
+            2 * base,
+            base,
+            base,
+            base / 2,
+            base,
+        ],
+        vec![3 * base; 3],
+    ]
+}
+
+fn label(params: &Params, features: usize) -> Result<Costs, Failure> {
+    let mut samples = Samples::default();
+    let repeats = match params.backend {
+        Backend::Phe => 1,
+        _ => REPEATS,
+    };
+    for rows in shapes(params.backend) {
+        let (clients, shape) = clouds::deal_unevenly(&rows, features).map_err(Failure::data)?;
+        let group = Group::new(params.trust, rows.len());
+        for _ in 0..repeats {
+            let job = label::Job {
+                params: *params,
+                ..label::Job::default()
+            };
+            // As on a network, each client hashes its own rows.
+            let seed = Seed::from_bytes([1; 32]);
+            let mut simulation = label::simulation(job, clients.iter().cloned(), seed)?;
+            let run = simulation.run(Network::new())?;
+            samples.add_label(params, &shape, &group, &run.ledgers);
+        }
+    }
+    Ok(samples.costs())
+}
+
+impl Samples {
+    fn add_label(
+        &mut self,
+        params: &Params,
+        shape: &Shape,
+        group: &Group,
+        ledgers: &[(PartyId, Ledger)],
+    ) {
+        for (who, ledger) in ledgers {
+            match who.index() {
+                None => self.add(Side::Server, work::server_work(shape, group), ledger),
+                Some(place) => {
+                    let work = work::client_work(params, shape, group, place);
+                    self.add(Side::Client, work, ledger);
+                }
+            }
+        }
+    }
+}
+
+/// Gives the same contribution to every round.
+struct Given(Contribution);
+
+impl Source for Given {
+    fn contribute(&mut self, _: &Round) -> Result<Contribution, String> {
+        Ok(self.0.clone())
+    }
+}
+
+fn sums(job: &rounds::Job) -> Result<Costs, Failure> {
+    let mut samples = Samples::default();
+    for (clients, values) in [
+        (3, 1_000_000),
+        (8, 100_000),
+        (30, 10_000),
+        (5, 1000),
+        (4, 300_000),
+    ] {
+        let job = rounds::Job {
+            clients,
+            rounds: 1,
+            sample: None,
+            min_clients: 3,
+            ..*job
+        };
+        let group = Group::new(job.trust, clients);
+        let bytes = 8.0 * job.words(values) as f64;
+        let given = Contribution {
+            arrays: Arrays::from(vec![0.5 * job.bound.min(1.0); values]),
+            weight: job.max_weight.min(1.0),
+        };
+        for _ in 0..REPEATS {
+            let client = |_| Client::new(Terms::anything(), Given(given.clone()));
+            let clients = (0..clients).map(client).collect();
+            let seed = Seed::from_bytes([1; 32]);
+            let mut simulation = rounds::Simulation::new(Server::new(job), clients, seed)?;
+            let run = simulation.run(Network::new())?;
+            for (who, ledger) in &run.ledgers {
+                match who.index() {
+                    None => samples.add(Side::Server, sum::server_work(&group, bytes), ledger),
+                    Some(_) => samples.add(Side::Client, sum::client_work(&group, bytes), ledger),
+                }
+            }
+        }
+    }
+    Ok(samples.costs())
+}
