@@ -27,6 +27,7 @@ mod measures;
 mod network;
 mod once;
 mod page;
+mod plan;
 mod pssl;
 mod record;
 mod rounds;

@@ -194,9 +194,14 @@ fn cut(rows: &[usize], shares: &[f64]) -> Vec<Vec<usize>> {
     shares.iter().map(part).collect()
 }
 
-/// Chooses which of a client's `rows` rows keep their label: the given fraction, at least one.
+/// How many of a client's `rows` rows keep their label: the given fraction, at least one.
+pub(crate) fn kept(rows: usize, fraction: f64) -> usize {
+    ((fraction * rows as f64).round() as usize).max(1).min(rows)
+}
+
+/// Chooses which of a client's `rows` rows keep their label.
 pub(crate) fn reveal(rows: usize, fraction: f64, rng: &mut ChaCha20Rng) -> Vec<bool> {
-    let count = ((fraction * rows as f64).round() as usize).max(1).min(rows);
+    let count = kept(rows, fraction);
     let mut out = vec![false; rows];
     out[..count].fill(true);
     out.shuffle(rng);

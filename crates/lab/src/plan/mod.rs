@@ -14,6 +14,7 @@ use undertone::node::deadlines;
 use undertone::plan::Link;
 use undertone::{cotrain, fedgraph, label, pssl, rounds, train};
 
+use crate::experiments::split;
 use crate::{Failure, Show, output, stated};
 
 pub use choice::Party;
@@ -59,8 +60,8 @@ pub struct Plan {
     /// Number of values in the arrays of a client: sum
     #[arg(long, value_name = "N")]
     values: Option<usize>,
-    /// Backends to compare, with commas between them [default: lwe,shade,phe, with which a server
-    /// and a client together learn distances only]
+    /// Backends to compare, with commas between them [default: that of the job, and lwe,shade,phe,
+    /// with which a server and a client together learn distances only]
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     backends: Vec<Backend>,
     /// Rate and delay of a client's link in each direction, as in 100Mbit/s,40ms. Give it once for
@@ -182,16 +183,28 @@ impl Plan {
 
     /// Rows of each client, and how many of them are labelled.
     fn dealt(&self, application: &str) -> Result<Vec<(usize, usize)>, Failure> {
-        crate::experiments::split::check_labelled(self.labelled)?;
+        split::check_labelled(self.labelled)?;
         let rows = Self::need(self.rows, "--rows", application)?;
         if rows > 1 << 32 {
             return Err(Failure::usage("--rows must be at most 2³²"));
         }
         let of = |place: usize| {
             let own = (rows + self.clients - 1 - place) / self.clients;
-            (own, ((own as f64 * self.labelled) as usize).max(1).min(own))
+            (own, split::kept(own, self.labelled))
         };
         Ok((0..self.clients).map(of).collect())
+    }
+
+    /// The backends to compare: those of the option, or else that of the job, and those that
+    /// clients accept unless they say otherwise.
+    fn backends(&self, own: Backend) -> Vec<Backend> {
+        if !self.backends.is_empty() {
+            return self.backends.clone();
+        }
+        let accepted = Backend::accepted();
+        let all = Backend::ALL.into_iter();
+        all.filter(|one| *one == own || accepted.contains(one))
+            .collect()
     }
 
     fn choices(
@@ -199,13 +212,6 @@ impl Plan {
         case: &Case,
         mut calibration: Option<&mut Calibration>,
     ) -> Result<Vec<Choice>, Failure> {
-        let backends = || {
-            if self.backends.is_empty() {
-                Backend::accepted()
-            } else {
-                self.backends.clone()
-            }
-        };
         match case {
             Case::Label(job) => {
                 let rows = self.dealt("label")?;
@@ -216,7 +222,8 @@ impl Plan {
                     job.params.check().map_err(Failure::usage)?;
                     Choice::label(&job, &rows, features, calibration.as_deref_mut())
                 };
-                backends().into_iter().map(of).collect()
+                let backends = self.backends(job.params.backend);
+                backends.into_iter().map(of).collect()
             }
             Case::Train(job) => {
                 let rows = self.dealt("train")?;
@@ -229,7 +236,8 @@ impl Plan {
                     job.propagation.check().map_err(Failure::usage)?;
                     Choice::train(&job, &rows, calibration.as_deref_mut())
                 };
-                backends().into_iter().map(of).collect()
+                let backends = self.backends(job.propagation.backend);
+                backends.into_iter().map(of).collect()
             }
             Case::Sum(job) => {
                 let values = Self::need(self.values, "--values", "sum")?;

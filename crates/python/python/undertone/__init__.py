@@ -12,6 +12,7 @@
                                   parties in this process
 :func:`join`                      takes a client to a job on a network
 :func:`serve`                     runs the jobs of a roster on a network
+:func:`plan`                      estimates what a job will cost
 :class:`Client`,                  what a client brings to a job, and the server of one, without I/O:
 :class:`Server`                   you move the frames
 :class:`LabelClient`,             label propagation
@@ -92,6 +93,7 @@ from ._jobs import (
 from ._label import LabelClient, LabelReport, LabelRun, Labels, LabelServer, label
 from ._net import JobOver, Joined, join, serve
 from ._party import Party, Path, pack, session_id, unpack
+from ._plan import Plan, PlanCosts, PlanWay, plan
 from ._primitives import Ciphertexts, Distances, PaillierKey, Transfers, distances, ot, paillier
 from ._pssl import PsslClient, PsslEdges, PsslLabels, PsslReport, PsslRun, PsslServer, pssl
 from ._record import Record, RecordAllowance, RecordAnswer, RecordContent
@@ -148,6 +150,9 @@ __all__ = [
     "Model",
     "PaillierKey",
     "Party",
+    "Plan",
+    "PlanCosts",
+    "PlanWay",
     "PsslClient",
     "PsslEdges",
     "PsslJob",
@@ -194,6 +199,7 @@ __all__ = [
     "ot",
     "pack",
     "paillier",
+    "plan",
     "pssl",
     "public_digest",
     "public_key",

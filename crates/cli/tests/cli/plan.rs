@@ -1,0 +1,196 @@
+//! `undertone plan` says what runs take.
+
+use super::*;
+
+fn plan(arguments: &[&str]) -> Value {
+    let fixed = ["plan", "--no-times", "--json"];
+    json(&undertone(&[&fixed, arguments].concat()))
+}
+
+/// The way of this name.
+fn way<'a>(plan: &'a Value, name: &str) -> &'a Value {
+    let ways = plan["ways"].as_array().unwrap();
+    ways.iter().find(|way| way["name"] == name).unwrap()
+}
+
+fn near(have: f64, due: f64, share: f64) {
+    assert!((have - due).abs() <= share * due, "{have}, due are {due}");
+}
+
+/// Bytes within 1 %, and the rounds, of label propagation on real data.
+#[test]
+fn bytes_are_those_of_runs() {
+    for backend in ["clear", "psm", "lwe", "shade"] {
+        let file = data("wine");
+        let run = [
+            "label",
+            &file,
+            "--json",
+            "--clients",
+            "3",
+            "--runs",
+            "1",
+            "--labelled",
+            "0.2",
+            "--backend",
+            backend,
+            "--set",
+            "bits=1000",
+        ];
+        let run = json(&undertone(&run));
+        let costs = run["phases"].as_array().unwrap();
+        let sum = |party: &str, key: &str| -> f64 {
+            let own = costs.iter().filter(|cost| cost["party"] == party);
+            own.map(|cost| cost[key].as_f64().unwrap()).sum()
+        };
+        let planned = plan(&[
+            "--clients",
+            "3",
+            "--rows",
+            "178",
+            "--features",
+            "13",
+            "--classes",
+            "3",
+            "--labelled",
+            "0.2",
+            "--set",
+            "bits=1000",
+            "--backends",
+            backend,
+        ]);
+        let way = way(&planned, backend);
+        for key in ["bytes_sent", "bytes_received"] {
+            near(
+                sum("server", key),
+                way["server"][key].as_f64().unwrap(),
+                0.01,
+            );
+        }
+        assert_eq!(way["rounds_are_exact"], matches!(backend, "clear" | "psm"));
+    }
+}
+
+/// All parties of a run hold between half and twice the memory that was planned.
+#[test]
+fn memory_is_that_of_runs() {
+    const IDLE: f64 = 12.0;
+    for (backend, rows, clients) in [("psm", 1500, 3), ("lwe", 1000, 3), ("shade", 300, 3)] {
+        let (each, count) = (rows.to_string(), clients.to_string());
+        let run = [
+            "bench",
+            "clients",
+            "--json",
+            "--clients",
+            &count,
+            "--rows",
+            &each,
+            "--backend",
+            backend,
+            "--bits",
+            "4096",
+        ];
+        let run = json(&undertone(&run));
+        let peak = run["runs"][0]["peak_mib"].as_f64().unwrap() - IDLE;
+        let all = (rows * clients).to_string();
+        let planned = plan(&[
+            "--clients",
+            &count,
+            "--rows",
+            &all,
+            "--features",
+            "64",
+            "--classes",
+            "10",
+            "--backends",
+            backend,
+        ]);
+        let way = way(&planned, backend);
+        let of = |party: &str| way[party]["memory"].as_f64().unwrap() / f64::from(1 << 20);
+        let most = of("server") + f64::from(clients) * of("client");
+        assert!(
+            peak < 2.0 * most && most < 2.5 * peak,
+            "{backend}: {peak}, {most}"
+        );
+    }
+}
+
+/// Each application has a plan, also from the file of a job.
+#[test]
+fn all_applications_have_plans() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("job.toml");
+    let file = file.to_str().unwrap();
+    for (job, more) in [
+        ("classes = 3", vec!["--rows", "300", "--features", "5"]),
+        (
+            "application = \"sum\"\nrounds = 3",
+            vec!["--values", "1000"],
+        ),
+        (
+            "application = \"train\"\nmodel = \"own\"\nfeatures = 6\nclasses = 3\nparameters = 100",
+            vec!["--rows", "300"],
+        ),
+        (
+            "application = \"cotrain\"\nclasses = 3\nrows = 50\nfeatures = 4\npublic = \
+             \"0000000000000000000000000000000000000000000000000000000000000000\"",
+            vec![],
+        ),
+        (
+            "application = \"pssl\"\nfeatures = 6\nclasses = 3\n[deadlines]\ndefault = 5",
+            vec!["--rows", "300"],
+        ),
+        (
+            "application = \"fedgraph\"\nrows = 30\nqueries = 40\nclasses = 3",
+            vec!["--features", "4"],
+        ),
+    ] {
+        std::fs::write(file, job).unwrap();
+        let mut arguments = vec![file, "--link", "10Mbit/s,20ms", "--link", "1Gbit/s,1ms"];
+        arguments.extend(more);
+        let planned = plan(&arguments);
+        for way in planned["ways"].as_array().unwrap() {
+            let over = way["over"].as_array().unwrap();
+            let seconds = |at: usize| over[at]["seconds"].as_f64().unwrap();
+            assert!(seconds(0) > seconds(1) && seconds(1) > 0.0, "{job}");
+            assert!(way["client"]["bytes_sent"].as_u64() > Some(0), "{job}");
+            assert!(way["rounds"].as_u64() > Some(0), "{job}");
+        }
+        let text = undertone(&[&["plan", "--no-times"], &arguments[..]].concat());
+        assert!(text.status.success() && !text.stdout.is_empty());
+    }
+}
+
+/// What is measured once is kept in the user's cache folder.
+#[test]
+fn costs_are_measured_once() {
+    let folder = TempDir::new().unwrap();
+    let run = || {
+        let arguments = ["plan", "--application", "sum", "--values", "1000", "--json"];
+        let mut command = Command::new(env!("CARGO_BIN_EXE_undertone"));
+        command.env("XDG_CACHE_HOME", folder.path());
+        json(&command.args(arguments).output().unwrap())
+    };
+    let first = run();
+    assert!(first["ways"][0]["client"]["seconds"].as_f64() > Some(0.0));
+    assert!(folder.path().join("undertone/calibration.json").is_file());
+    assert_eq!(run(), first);
+}
+
+#[test]
+fn what_a_plan_lacks_is_named() {
+    for (arguments, expected) in [
+        (&["plan"][..], "--rows"),
+        (&["plan", "--rows", "100"], "--features"),
+        (&["plan", "--rows", "100", "--features", "3"], "--classes"),
+        (&["plan", "--application", "sum"], "--values"),
+        (&["plan", "--application", "sums"], "there are label, sum"),
+        (&["plan", "--rows", "9", "--clients", "2"], "--clients"),
+        (&["plan", "--rows", "9", "--clients", "0"], "--clients"),
+        (&["plan", "--set", "bots=3"], "bots"),
+        (&["plan", "--link", "fast"], "100Mbit/s,40ms"),
+        (&["plan", "--rows", "9", "--labelled", "2"], "--labelled"),
+    ] {
+        assert_fails(arguments, 2, expected);
+    }
+}
