@@ -1,5 +1,5 @@
 //! Every message has the length that follows from public shapes (`docs/spec/lengths.md`), so
-//! lengths tell nobody anything else. The runs have fewer than 50 clients, and none drops out.
+//! lengths tell nobody anything else. No client drops out of these runs.
 
 use proptest::prelude::*;
 use undertone::cotrain::{self, Consensus, Noise, Votes};

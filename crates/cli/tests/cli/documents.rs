@@ -46,6 +46,7 @@ case "$1 $2" in
     set -- "${@/digits/wine}"; less=(--repeat 1)
     if has psm; then less=(--repeat 4); fi
     if has --values; then less=(--repeat 2); else less+=(--bits 256); fi ;;
+  plan*) less=(--no-times) ;;
   sum*) set -- "${@/1000000/1000}" ;; # its output is compared elsewhere, in full
   record*|join*) less=(--accept volatile-record) ;;
   label*) has --runs || has --client || less=(--runs 1) ;;

@@ -1,5 +1,6 @@
 //! `undertone plan`: what a run will cost, before anybody runs it.
 
+mod announce;
 mod calibrate;
 mod choice;
 mod report;
@@ -17,6 +18,7 @@ use undertone::{cotrain, fedgraph, label, pssl, rounds, train};
 use crate::experiments::split;
 use crate::{Failure, Show, output, stated};
 
+pub(crate) use announce::announce;
 pub use choice::Party;
 pub use report::Report;
 

@@ -169,7 +169,7 @@ impl Way {
 }
 
 /// A time of which only two digits mean something.
-fn seconds(time: f64) -> String {
+pub(super) fn seconds(time: f64) -> String {
     match time {
         time if time < 0.1 => format!("{:.1} ms", 1e3 * time),
         time if time < 10.0 => format!("{time:.2} s"),

@@ -4,11 +4,13 @@ use std::path::{Path, PathBuf};
 
 use undertone::data::classes;
 use undertone::data::parts::{ClassTable, Part, agree, width};
-use undertone::label::{self, Job, Params, RunError};
+use undertone::label::{self, Job, Labelling, Params, Rows, RunError};
+use undertone::plan::lengths::Shape;
 
 use super::options::{Label, check_neighbours};
 use super::report::{describe, describe_noise, warn_of_scale};
 use super::write::{Finished, Labels, Outputs};
+use crate::plan::announce;
 use crate::{Failure, Show, input, output, seed};
 
 pub(super) fn run(options: &Label, show: Show) -> Result<(), Failure> {
@@ -38,6 +40,13 @@ pub(super) fn run(options: &Label, show: Show) -> Result<(), Failure> {
         origins.push((input.name, input.data.origin));
         clients.push((input.data.rows, labelling));
     }
+    let count = |(rows, labels): &(Rows, Labelling)| (rows.len(), labels.labelled().count());
+    let shape = Shape {
+        rows: clients.iter().map(count).collect(),
+        classes: classes.count,
+    };
+    let features = clients.first().and_then(|(rows, _)| rows.features());
+    announce(&job, &shape, features.unwrap_or(1), 1, show)?;
     let bar = output::progress(1, show);
     let rows = clients.iter().map(|(rows, _)| rows.clone()).collect();
     let observer = |who, phase| bar.set_message(format!("{phase}, {who}"));

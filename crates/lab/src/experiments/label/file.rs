@@ -5,11 +5,14 @@ use std::path::Path;
 
 use undertone::data::parts::{ClassTable, width};
 use undertone::data::{Dataset, classes};
+use undertone::plan::lengths::Shape;
 
 use super::options::{Label, check_neighbours};
 use super::report::{LabelReport, describe, describe_noise, warn_of_scale};
 use super::trial::{Experiment, Stored, Trial};
 use super::write::{Finished, Labels, Outputs, Truth};
+use crate::experiments::split::kept;
+use crate::plan::announce;
 use crate::report::{Spread, counted, spread};
 use crate::{Failure, Show, input, output};
 
@@ -29,6 +32,13 @@ pub(super) fn run(options: &Label, file: &Path, show: Show) -> Result<(), Failur
     if show.details() {
         output::print(&introduction(options, file, &experiment, &about, runs))?;
     }
+
+    let rows = experiment.labels.len() / experiment.clients;
+    let shape = Shape {
+        rows: vec![(rows, kept(rows, experiment.labelled)); experiment.clients],
+        classes: experiment.classes,
+    };
+    announce(&experiment.job, &shape, about.features.max(1), runs, show)?;
 
     let Trials {
         first,

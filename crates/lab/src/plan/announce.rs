@@ -1,0 +1,63 @@
+//! How long an experiment will take, if that is long.
+
+use undertone::hamming::Backend;
+use undertone::label::Job;
+use undertone::plan::label as work;
+use undertone::plan::lengths::{Group, Shape};
+
+use super::calibrate::{Calibration, Side};
+use super::report::seconds;
+use crate::{Failure, Show};
+
+/// Seconds above which people want to know.
+const LONG: f64 = 60.0;
+
+/// Seconds of a distance, for each bit, with AVX-512. The order is what counts here: whether it
+/// pays to measure this machine.
+fn roughly(backend: Backend) -> f64 {
+    match backend {
+        Backend::Clear | Backend::Sketch => 2e-12,
+        Backend::Psm => 4e-11,
+        Backend::Lwe => 1e-10,
+        Backend::Shade => 5e-10,
+        _ => 6e-9,
+    }
+}
+
+/// Says on standard error how long so many runs of a job will take, if it is more than a minute.
+/// All parties are in this process.
+///
+/// # Errors
+/// This machine cannot be measured.
+pub(crate) fn announce(
+    job: &Job,
+    shape: &Shape,
+    features: usize,
+    runs: u32,
+    show: Show,
+) -> Result<(), Failure> {
+    let n = shape.rows.iter().map(|(rows, _)| *rows as f64).sum::<f64>();
+    let params = &job.params;
+    let rough = f64::from(runs) * n * n / 2.0 * params.bits as f64 * roughly(params.backend);
+    if !show.details() || rough < LONG / 3.0 {
+        return Ok(());
+    }
+    let mut calibration = Calibration::load(false);
+    let costs = calibration.label(params, features)?;
+    calibration.keep();
+    let group = Group::new(params.trust, shape.rows.len());
+    let client = |place| {
+        let work = work::client_work(params, shape, &group, place);
+        costs.seconds(Side::Client, &work)
+    };
+    let all: f64 = (0..shape.rows.len()).map(client).sum();
+    let all = all + costs.seconds(Side::Server, &work::server_work(shape, &group));
+    let all = f64::from(runs) * all;
+    if all > LONG {
+        eprintln!(
+            "this will take about {}, by a measurement of this machine",
+            seconds(all)
+        );
+    }
+    Ok(())
+}
