@@ -6,6 +6,7 @@
 //! | module | command | what it does |
 //! |---|---|---|
 //! | [`mod@bench`] | `bench …`, `paillier bench` | measures stages, backends, primitives, jobs |
+//! | [`connections`] | `serve` | raises the limit of open files |
 //! | [`costs`] | `costs` | runs every backend over a grid of sizes and writes a report |
 //! | [`sum`] | `sum` | adds up random words of many clients |
 //! | [`ot`] | `ot` | makes oblivious transfers between two parties |
@@ -25,6 +26,7 @@
 
 pub mod bench;
 mod clouds;
+pub mod connections;
 pub mod costs;
 pub mod experiments;
 mod failure;

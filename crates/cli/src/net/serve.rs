@@ -32,7 +32,7 @@ use super::{
 };
 use undertone_lab::output::{self, Output};
 use undertone_lab::report::bytes;
-use undertone_lab::{Failure, Show, interrupt, stated};
+use undertone_lab::{Failure, Show, connections, interrupt, stated};
 
 const LABEL: &str = <label::Job as Job>::NAME;
 const SUM: &str = <rounds::Job as Job>::NAME;
@@ -226,6 +226,7 @@ impl Serve {
     pub(crate) fn run(self, show: Show) -> Result<(), Failure> {
         let mut warnings = Warnings::default();
         let config = self.config(&mut warnings)?;
+        connections::allow(config.roster.len())?;
         let job = self.job()?;
         let name = deadlines::application(&job.text).map_err(|error| job.unusable(error))?;
         let signed = config.roster.is_signed();

@@ -248,3 +248,27 @@ fn private_keys_that_others_may_read_are_reported() {
         }
     }
 }
+
+/// The command raises its limit of open files, or names what it needs.
+#[cfg(unix)]
+#[test]
+fn a_server_has_a_file_for_each_client_or_says_so() {
+    let trial = Trial::new("wine", "");
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = taken.local_addr().unwrap().to_string();
+    let roster = trial.path("keys/roster.toml");
+    for (limit, code, expected) in [
+        ("ulimit -n 100", 71, "ulimit -n 133"),
+        ("ulimit -S -n 100", 69, "cannot listen"),
+    ] {
+        let script = format!("{limit} && exec \"$0\" serve --roster \"$1\" --listen \"$2\"");
+        let output = Command::new("sh")
+            .args(["-c", &script, env!("CARGO_BIN_EXE_undertone")])
+            .args([&roster, &taken])
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{said}");
+        assert!(said.contains(expected), "{said}");
+    }
+}
