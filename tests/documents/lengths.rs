@@ -2,15 +2,16 @@
 //! lengths tell nobody anything else. No client drops out of these runs.
 
 use proptest::prelude::*;
+use undertone::arrays::Arrays;
 use undertone::cotrain::{self, Consensus, Noise, Votes};
 use undertone::fedgraph::{self, Cut, FEATURES, Predict};
 use undertone::garble::{Audience, Builder};
 use undertone::hamming::{Backend, Phe};
-use undertone::job::Application as _;
 use undertone::job::Record;
+use undertone::job::{Application as _, Terms as _};
 use undertone::kdf::Seed;
 use undertone::kernel::BitMatrix;
-use undertone::label::{self, Features, Params, Variant};
+use undertone::label::{self, Codes, Features, Labelling, Params, Rows, Variant};
 use undertone::ot::Field;
 use undertone::party::{Cost, Ledger};
 use undertone::party::{Network, Node, PartyId};
@@ -20,11 +21,11 @@ use undertone::plan::lengths::{
 use undertone::plan::{Rounds, Totals, Traffic, sessions};
 use undertone::pssl::clear::Direction;
 use undertone::pssl::{self, EDGES, Reveal};
-use undertone::rounds::Job;
+use undertone::rounds::{Contribution, Job, Round, Source, Terms};
 use undertone::simulate::GarbleSimulation;
 use undertone::simulate::garble::{EVALUATOR, GARBLER};
-use undertone::sum::Trust;
-use undertone::train::{Client, PseudoLabels, Report, Sampling, Step};
+use undertone::sum::{Sampling, Trust};
+use undertone::train::{Client, PseudoLabels, Report, Step};
 use undertone_tests::cotrain::{World, votes};
 use undertone_tests::fedgraph as fedgraph_runs;
 use undertone_tests::lengths::{Lengths, measured, predicted};
@@ -251,6 +252,96 @@ fn long_messages_have_their_predicted_lengths() {
     }
 }
 
+/// Clients are drawn in whole groups. Some lack the last mean, and get it at the end.
+#[test]
+fn rounds_of_drawn_clients_take_what_is_expected() {
+    let (clients, values) = (20, 3000);
+    let job = Job {
+        clients,
+        rounds: 12,
+        sample: Some(6),
+        sampling: Sampling::Groups(5),
+        ..Job::default()
+    };
+    let given = Contribution {
+        arrays: Arrays::from(vec![1.0; values]),
+        weight: 1.0,
+    };
+    let layout = given.arrays.layout().write().len();
+    let client = |_| undertone::rounds::Client::new(Terms::anything(), Growing(given.clone()));
+    let clients = (0..clients).map(client).collect();
+    let server = undertone::rounds::Server::new(job);
+    let seed = Seed::from_bytes([6; 32]);
+    let mut simulation = undertone::rounds::Simulation::new(server, clients, seed).unwrap();
+    let (mut sent, mut received) = (0, 0);
+    for _ in 0..=job.rounds {
+        let run = simulation.run(Network::new()).unwrap();
+        let own = run.ledgers.iter().find(|(who, _)| *who == PartyId::SERVER);
+        for (_, cost) in own.unwrap().1.phases() {
+            sent += cost.bytes_sent;
+            received += cost.bytes_received;
+        }
+    }
+    let (mut due_sent, mut due_received) = (0, 0);
+    for session in sessions::sum(&job, values, layout) {
+        let own = session.totals.party(PartyId::SERVER);
+        due_sent += session.times * own.sent;
+        due_received += session.times * own.received;
+    }
+    assert_eq!(received, due_received);
+    assert!(sent.abs_diff(due_sent) * 10 <= sent, "{sent} {due_sent}");
+}
+
+/// Contributes as many values to every round.
+struct Growing(Contribution);
+
+impl Source for Growing {
+    fn contribute(&mut self, round: &Round) -> Result<Contribution, String> {
+        let values = self.0.arrays.to_doubles();
+        let next = values.iter().map(|value| value + f64::from(round.number));
+        Ok(Contribution {
+            arrays: Arrays::from(next.collect::<Vec<_>>()),
+            weight: self.0.weight,
+        })
+    }
+}
+
+/// Classes of several bits.
+#[test]
+fn rounds_of_many_classes_are_predicted() {
+    for (classes, backend) in [(3, Backend::Clear), (10, Backend::Psm), (4, Backend::Phe)] {
+        let rows = 20;
+        let params = Params {
+            bits: 64,
+            neighbours: 3,
+            backend,
+            phe: Phe::insecure(256),
+            ..Params::default()
+        };
+        let client = |place: usize| {
+            let codes = Codes::from_bits(BitMatrix::zero(rows, 64));
+            let labels = (0..rows).map(|row| (row < 6).then_some(((row + place) % classes) as u16));
+            (
+                Rows::Codes(codes),
+                Labelling::new(classes, labels.collect()).unwrap(),
+            )
+        };
+        let run = simulation(params, (0..3).map(client).collect());
+        let run = run.run(|_, _| {}).unwrap();
+        let shape = Shape {
+            rows: vec![(rows, 6); 3],
+            classes,
+        };
+        let totals = Totals::of(|take| lengths::label(&params, &shape, take));
+        hold_ledgers(&totals, &run.ledgers);
+        let job = label::Job {
+            params,
+            ..label::Job::default()
+        };
+        hold_all_rounds(sessions::label(&job, &shape, 0)[0].rounds, &run.ledgers);
+    }
+}
+
 /// From 50 clients on each masks with some of the others.
 #[test]
 fn lengths_of_many_clients_are_predicted() {
@@ -307,6 +398,12 @@ fn hold_training(job: undertone::train::Job, clients: Vec<Client>, rows: &[(usiz
             .find(|session| session.name == name)
             .unwrap();
         hold_all_rounds(session.rounds, &run.ledgers);
+        let present = (session.share * rows.len() as f64).round() as usize;
+        // Groups differ by a client.
+        assert!(members.len().abs_diff(present) <= 1, "{kind:?} of {job:?}");
+        if present == rows.len() {
+            assert_eq!(session.totals, totals, "{kind:?} of {job:?}");
+        }
         if let Some(Ok(Step::Over(model))) = run.clients.first() {
             assert_eq!(model.len(), job.parameters);
         }
@@ -592,6 +689,7 @@ fn hold_graph(cut: Cut, columns: &[&[&str]], change: impl Fn(&mut fedgraph::Job)
             clusters: report.clusters,
             saved: counts,
             step: if job.steps == 0 { 0 } else { step },
+            trust: Trust::SemiHonest,
         };
         let due = predicted(|take| lengths::fedgraph(&job, &shape, take));
         same(&sent, &due, &format!("{job:?}, {step}"));
@@ -599,7 +697,11 @@ fn hold_graph(cut: Cut, columns: &[&[&str]], change: impl Fn(&mut fedgraph::Job)
         hold_ledgers(&totals, &run.ledgers);
         hold_rounds(&job, &shape, &run.ledgers);
         if step == 0 && shape.graph.members().count() == columns.len() {
-            hold_all_rounds(sessions::fedgraph(&job, 2)[0].rounds, &run.ledgers);
+            let planned = &sessions::fedgraph(&job, 2, Trust::SemiHonest)[0];
+            hold_all_rounds(planned.rounds, &run.ledgers);
+            if columns.iter().all(|own| own == &columns[0]) {
+                assert_eq!(planned.totals, totals, "{job:?}");
+            }
         }
         world = world.again(run.saved, 8);
     }
@@ -622,16 +724,18 @@ fn hold_rounds(job: &fedgraph::Job, shape: &GraphShape, ledgers: &[(PartyId, Led
 /// All cuts; clients with all, some and no features in common; votes alone; sums of several tiles.
 #[test]
 fn every_message_of_a_graph_network_has_its_predicted_length() {
+    let same: &[&[&str]] = &[&["a", "b"], &["a", "b"], &["a", "b"]];
     let all: &[&[&str]] = &[&["a", "b"], &["a"], &["a", "c"]];
     let some: &[&[&str]] = &[&["a"], &["a", "b"], &["a", "b", "c", "x"], &["c"], &["d"]];
     for cut in [Cut::Embeddings, Cut::Server, Cut::Client] {
-        for columns in [all, some] {
+        for columns in [same, all, some] {
             hold_graph(cut, columns, |_| ());
             hold_graph(cut, columns, |job| {
                 (job.predict, job.reveal_embeddings) = (Predict::Graph, true);
             });
         }
         hold_graph(cut, all, |job| job.steps = 0);
+        hold_graph(cut, same, |job| job.cluster = 3);
     }
 }
 
@@ -665,6 +769,7 @@ fn long_messages_of_a_graph_network_have_their_predicted_lengths() {
             clusters: rows,
             saved: vec![0; 3],
             step: 0,
+            trust: Trust::SemiHonest,
         };
         assert_eq!(run.report.clusters, rows);
         let due = predicted(|take| lengths::fedgraph(&job, &shape, take));

@@ -41,7 +41,7 @@ pub use codes::{Codes, Together};
 pub use distances::Distances;
 pub use graph::Graph;
 pub use influence::Influence;
-pub use input::{Features, InputError, Labelling};
+pub use input::{Features, InputError, Labelling, MAX_ROWS};
 pub use job::Job;
 pub use label_noise::LabelNoise;
 pub use labels::Labels;

@@ -1,6 +1,7 @@
 //! What a run will cost, before anybody runs it: bytes and messages, exactly, from public shapes.
 #![forbid(unsafe_code)]
 
+mod drawn;
 mod fit;
 pub mod label;
 pub mod lengths;

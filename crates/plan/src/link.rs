@@ -50,7 +50,8 @@ impl fmt::Display for Link {
             rate if rate >= 1e6 => (rate / 1e6, "Mbit/s"),
             rate => (rate / 1e3, "kbit/s"),
         };
-        write!(f, "{rate} {unit}, {} ms", 1e3 * self.delay)
+        let round = |value: f64| (value * 1e6).round() / 1e6;
+        write!(f, "{} {unit}, {} ms", round(rate), round(1e3 * self.delay))
     }
 }
 
@@ -62,7 +63,7 @@ mod tests {
     fn links_are_read() {
         for (text, rate, delay, shown) in [
             ("100Mbit/s,40ms", 1e8, 0.04, "100 Mbit/s, 40 ms"),
-            ("1 Gbit/s, 0ms", 1e9, 0.0, "1 Gbit/s, 0 ms"),
+            ("1 Gbit/s, 9ms", 1e9, 0.009, "1 Gbit/s, 9 ms"),
             ("2.5kbit/s,1.5s", 2.5e3, 1.5, "2.5 kbit/s, 1500 ms"),
         ] {
             let link: Link = text.parse().unwrap();

@@ -6,10 +6,10 @@ use undertone_party::PartyId;
 use undertone_sum::Trust;
 use undertone_train::PseudoLabels;
 
-use crate::label;
 use crate::lengths::{self, Compared, Cotraining, GraphShape, RoundShape, Shape, Training};
 use crate::run::Rounds;
 use crate::totals::Totals;
+use crate::{drawn, label};
 
 /// Sessions of one kind.
 #[derive(Debug, Clone)]
@@ -68,22 +68,40 @@ pub fn label(job: &undertone_label::Job, shape: &Shape, features: usize) -> Vec<
 }
 
 /// The rounds of a job of sums over arrays with so many values, whose layout has so many bytes.
+/// Where clients are drawn, some lack the last mean: their number is what is expected.
 pub fn sum(job: &undertone_rounds::Job, values: usize, layout: usize) -> Vec<Session> {
-    let clients = job
-        .sample
-        .map_or(job.clients, |sample| sample.min(job.clients));
-    let shape = RoundShape {
-        clients,
-        values,
-        layout,
-        last: None,
-        lacking: Vec::new(),
+    let all = job.clients.max(1);
+    let wanted = job.sample.unwrap_or(all);
+    let clients = match job.sample {
+        None => all,
+        Some(_) => drawn::of_sums(job.sampling, all, wanted),
     };
-    let totals = Totals::of(|take| lengths::round(job, &shape, take));
-    vec![Session {
-        share: clients as f64 / job.clients.max(1) as f64,
-        ..Session::new("round", job.rounds.into(), totals, 12 + signed(job.trust))
-    }]
+    let share = clients as f64 / all as f64;
+    let round = |lacking: usize, name, times| {
+        let shape = RoundShape {
+            clients,
+            values,
+            layout,
+            last: Some(clients),
+            lacking: (0..lacking).collect(),
+        };
+        let totals = Totals::of(|take| lengths::round(job, &shape, take));
+        Session {
+            share,
+            ..Session::new(name, times, totals, 12 + signed(job.trust))
+        }
+    };
+    if clients == all {
+        return vec![round(0, "round", job.rounds.into())];
+    }
+    let lacking = ((1.0 - share) * clients as f64).round() as usize;
+    let later = u64::from(job.rounds.saturating_sub(1));
+    let late = Totals::of(|take| lengths::late(job, all - clients, values, layout, take));
+    vec![
+        round(0, "first round", 1),
+        round(lacking, "round", later),
+        Session::new("the last mean for others", 1, late, 2),
+    ]
 }
 
 /// The sessions of a training job. Clients have these rows, and labelled ones.
@@ -95,11 +113,8 @@ pub fn train(job: &undertone_train::Job, rows: &[(usize, usize)]) -> Vec<Session
         Totals::of(|take| lengths::training(job, session, &members, rows, take))
     };
     let all = rows.len();
-    let sampled = job.sampled.clamp(1, all.max(1)).min(all);
-    let groups = match job.sampling {
-        undertone_sum::Sampling::Free => 0,
-        undertone_sum::Sampling::Groups(least) => all / least.max(1),
-    };
+    let sampled = drawn::of_training(job.sampling, all, job.sampled);
+    let groups = drawn::groups(job.sampling, all);
     let counts = job.pseudo == PseudoLabels::Joint
         && job.sampling == undertone_sum::Sampling::Free
         && job.propagation.variant == undertone_label::Variant::Balanced;
@@ -218,14 +233,16 @@ pub fn pssl(job: &undertone_pssl::Job, rows: &[usize]) -> Vec<Session> {
 
 /// A graph network over clients with so many features each, all of which every other client has,
 /// too. The rows make so many clusters.
-pub fn fedgraph(job: &undertone_fedgraph::Job, features: usize) -> Vec<Session> {
+pub fn fedgraph(job: &undertone_fedgraph::Job, features: usize, trust: Trust) -> Vec<Session> {
     let tags: Vec<[u8; 8]> = (0..features as u64).map(u64::to_le_bytes).collect();
     let shape = GraphShape {
         columns: vec![features; job.clients],
         graph: Graph::new(&vec![tags; job.clients]).with_pairs(),
-        clusters: job.rows.div_ceil(job.cluster.max(1)),
+        // A last cluster of less than half the size is none.
+        clusters: (job.rows + job.cluster / 2) / job.cluster.max(1),
         saved: vec![0; job.clients],
         step: 0,
+        trust,
     };
     let totals = Totals::of(|take| lengths::fedgraph(job, &shape, take));
     let steps = job.steps as usize;
@@ -234,7 +251,8 @@ pub fn fedgraph(job: &undertone_fedgraph::Job, features: usize) -> Vec<Session> 
         Cut::Server => (4 * steps, 2),
         _ => (2 + 8 * steps, 6),
     };
-    let mut rounds = 7;
+    let vote = if job.queries > 0 { 2 } else { 0 };
+    let mut rounds = 5 + vote;
     if steps > 0 {
         rounds += 2 + training;
         if job.predict == Predict::Graph {

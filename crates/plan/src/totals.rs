@@ -19,10 +19,10 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    fn add(&mut self, other: &Self, times: u64) {
-        self.sent += times * other.sent;
-        self.received += times * other.received;
-        self.messages += times * other.messages;
+    fn add(&mut self, other: &Self) {
+        self.sent += other.sent;
+        self.received += other.received;
+        self.messages += other.messages;
     }
 }
 
@@ -53,29 +53,23 @@ impl Totals {
         receiver.received += count * frame;
     }
 
-    /// Adds other totals so many times.
-    pub fn add(&mut self, other: &Self, times: u64) {
-        for (key, traffic) in &other.0 {
-            self.0.entry(*key).or_default().add(traffic, times);
-        }
-    }
-
     /// What a party sends and receives in a phase.
     pub fn phase(&self, who: PartyId, phase: Phase) -> Traffic {
         self.0.get(&(who, phase)).copied().unwrap_or_default()
     }
 
-    /// The phases in which a party sends or receives something.
-    pub fn phases(&self, who: PartyId) -> impl Iterator<Item = Phase> + '_ {
-        let own = self.0.keys().filter(move |(party, _)| *party == who);
-        own.map(|(_, phase)| *phase)
+    /// The phases in which a party sends or receives something, with what.
+    pub fn phases(&self, who: PartyId) -> impl Iterator<Item = (Phase, Traffic)> + '_ {
+        let first = Phase { id: 0, name: "" };
+        let own = self.0.range((who, first)..);
+        let own = own.take_while(move |((party, _), _)| *party == who);
+        own.map(|((_, phase), traffic)| (*phase, *traffic))
     }
 
     /// What a party sends and receives in all phases.
     pub fn party(&self, who: PartyId) -> Traffic {
         let mut all = Traffic::default();
-        let own = self.0.iter().filter(|((party, _), _)| *party == who);
-        own.for_each(|(_, traffic)| all.add(traffic, 1));
+        self.phases(who).for_each(|(_, traffic)| all.add(&traffic));
         all
     }
 

@@ -17,7 +17,7 @@ fn near(have: f64, due: f64, share: f64) {
     assert!((have - due).abs() <= share * due, "{have}, due are {due}");
 }
 
-/// Bytes within 1 %, and the rounds, of label propagation on real data.
+/// Bytes within 1 % of label propagation on real data.
 #[test]
 fn bytes_are_those_of_runs() {
     for backend in ["clear", "psm", "lwe", "shade"] {
@@ -71,7 +71,7 @@ fn bytes_are_those_of_runs() {
     }
 }
 
-/// All parties of a run hold between half and twice the memory that was planned.
+/// All parties of a run hold about the memory that was planned: within a factor of two.
 #[test]
 fn memory_is_that_of_runs() {
     const IDLE: f64 = 12.0;
@@ -109,7 +109,7 @@ fn memory_is_that_of_runs() {
         let of = |party: &str| way[party]["memory"].as_f64().unwrap() / f64::from(1 << 20);
         let most = of("server") + f64::from(clients) * of("client");
         assert!(
-            peak < 2.0 * most && most < 2.5 * peak,
+            peak < 2.0 * most && most < 2.0 * peak,
             "{backend}: {peak}, {most}"
         );
     }
@@ -165,16 +165,23 @@ fn all_applications_have_plans() {
 #[test]
 fn costs_are_measured_once() {
     let folder = TempDir::new().unwrap();
-    let run = || {
-        let arguments = ["plan", "--application", "sum", "--values", "1000", "--json"];
+    let run = |more: &[&str]| {
+        let fixed = ["plan", "--application", "sum", "--values", "1000", "--json"];
+        let arguments = [&fixed, more].concat();
         let mut command = Command::new(env!("CARGO_BIN_EXE_undertone"));
         command.env("XDG_CACHE_HOME", folder.path());
         json(&command.args(arguments).output().unwrap())
     };
-    let first = run();
-    assert!(first["ways"][0]["client"]["seconds"].as_f64() > Some(0.0));
-    assert!(folder.path().join("undertone/calibration.json").is_file());
-    assert_eq!(run(), first);
+    let seconds = |run: &Value| run["ways"][0]["client"]["seconds"].as_f64().unwrap();
+    let first = run(&[]);
+    assert!(seconds(&first) > 0.0);
+    let file = folder.path().join("undertone/calibration.json");
+    let kept = std::fs::read(&file).unwrap();
+    let near = |have: f64, due: f64| (have - due).abs() <= 1e-9 * due;
+    assert!(near(seconds(&run(&[])), seconds(&first)));
+    assert_eq!(std::fs::read(&file).unwrap(), kept);
+    run(&["--calibrate"]);
+    assert_ne!(std::fs::read(&file).unwrap(), kept);
 }
 
 #[test]
@@ -189,8 +196,50 @@ fn what_a_plan_lacks_is_named() {
         (&["plan", "--rows", "9", "--clients", "0"], "--clients"),
         (&["plan", "--set", "bots=3"], "bots"),
         (&["plan", "--link", "fast"], "100Mbit/s,40ms"),
-        (&["plan", "--rows", "9", "--labelled", "2"], "--labelled"),
+        (&["plan", "--rows", "99", "--labelled", "2"], "--labelled"),
+        (&["plan", "--rows", "99", "--values", "2"], "--values"),
+        (
+            &[
+                "plan",
+                "--rows",
+                "99",
+                "--set",
+                "classes=3",
+                "--classes",
+                "2",
+            ],
+            "--classes is 2",
+        ),
+        (&["plan", "--clients", "99999999999999999"], "--clients"),
+        (&["plan", "--clients", "10001"], "--clients"),
     ] {
         assert_fails(arguments, 2, expected);
     }
+}
+
+/// Sizes that no run accepts. Of the usual backends those that can run are compared.
+#[test]
+fn what_no_run_accepts_is_refused() {
+    let label = ["plan", "--no-times", "--json", "--classes", "3"];
+    let refused = |more: &[&str], expected: &str| {
+        assert_fails(&[&label, more].concat(), 2, expected);
+    };
+    refused(&["--rows", "100", "--features", "0"], "--features");
+    refused(&["--rows", "9", "--features", "3"], "neighbours");
+    refused(&["--rows", "99999999999", "--features", "3"], "--rows");
+    let many = ["--rows", "500000", "--features", "3", "--backends"];
+    refused(&[&many[..], &["lwe"]].concat(), "lwe");
+    refused(&[&many[..], &["shade"]].concat(), "shade");
+    let names = |more: &[&str]| -> Vec<String> {
+        let plan = json(&undertone(&[&label, more].concat()));
+        let ways = plan["ways"].as_array().unwrap();
+        ways.iter()
+            .map(|way| way["name"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    let sizes = ["--rows", "600", "--features", "3"];
+    assert_eq!(names(&sizes), ["lwe", "shade", "phe"]);
+    let psm = ["--set", "backend=psm", "--set", "bits=20000"];
+    assert_eq!(names(&[&sizes[..], &psm].concat()), ["psm", "shade", "phe"]);
+    assert_eq!(names(&many[..4]), ["phe"]);
 }

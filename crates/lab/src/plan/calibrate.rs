@@ -1,6 +1,6 @@
 //! What each kind of work costs on this machine: measured once, and kept.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::PathBuf;
 
@@ -18,9 +18,16 @@ use undertone::rounds::{self, Client, Contribution, Round, Server, Source, Terms
 use crate::Failure;
 use crate::clouds;
 use crate::machine::{processor, simd};
+use crate::output::Output;
 
 /// Runs of each shape.
 const REPEATS: usize = 2;
+
+/// Most features of rows that are hashed to measure.
+const FEATURES: usize = 256;
+
+/// Most neighbours in runs that measure: the smallest has more rows.
+const NEIGHBOURS: usize = 100;
 
 /// The costs of the kinds of work in each phase, for the server and for a client.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -93,7 +100,10 @@ impl Samples {
 pub(crate) struct Calibration {
     path: Option<PathBuf>,
     kept: BTreeMap<String, Costs>,
-    is_changed: bool,
+    /// What was measured by this process.
+    new: BTreeSet<String>,
+    /// Whether what was measured before is measured again.
+    anew: bool,
 }
 
 /// The file in the user's cache folder.
@@ -107,27 +117,31 @@ fn path() -> Option<PathBuf> {
 }
 
 impl Calibration {
-    /// What was measured before. `anew` forgets it.
+    /// What was measured before. With `anew` it is measured again.
     pub(crate) fn load(anew: bool) -> Self {
         let path = path();
-        let text = path.as_deref().filter(|_| !anew).map(fs::read_to_string);
+        let text = path.as_deref().map(fs::read_to_string);
         let kept = text.and_then(Result::ok);
+        let kept = kept.and_then(|text| serde_json::from_str(&text).ok());
         Self {
-            kept: kept
-                .and_then(|text| serde_json::from_str(&text).ok())
-                .unwrap_or_default(),
+            kept: kept.unwrap_or_default(),
             path,
-            is_changed: false,
+            new: BTreeSet::new(),
+            anew,
         }
     }
 
     /// Keeps what was measured. A cache that cannot be written is no reason to fail.
     pub(crate) fn keep(&self) {
-        let (Some(path), true) = (&self.path, self.is_changed) else {
+        let Some(path) = self.path.as_deref().filter(|_| !self.new.is_empty()) else {
             return;
         };
-        if let (Some(folder), Ok(text)) = (path.parent(), serde_json::to_string(&self.kept)) {
-            let _ = fs::create_dir_all(folder).and_then(|()| fs::write(path, text));
+        if let Some(folder) = path.parent() {
+            let made = fs::create_dir_all(folder);
+            let file = made
+                .map_err(drop)
+                .and_then(|()| Output::create(path).map_err(drop));
+            let _ = file.map(|file| file.json(&self.kept));
         }
     }
 
@@ -143,23 +157,25 @@ impl Calibration {
             rayon::current_num_threads(),
             env!("CARGO_PKG_VERSION")
         );
-        if let Some(costs) = self.kept.get(&key) {
+        let is_old = self.anew && !self.new.contains(&key);
+        if let Some(costs) = self.kept.get(&key).filter(|_| !is_old) {
             return Ok(costs.clone());
         }
         let costs = measure()?;
-        self.kept.insert(key, costs.clone());
-        self.is_changed = true;
+        self.kept.insert(key.clone(), costs.clone());
+        self.new.insert(key);
         Ok(costs)
     }
 
     /// The costs of label propagation over rows of so many features.
     pub(crate) fn label(&mut self, params: &Params, features: usize) -> Result<Costs, Failure> {
         let key_bits = match params.backend {
-            Backend::Phe => format!(" {} bits", params.phe.key_bits()),
-            _ => String::new(),
+            Backend::Phe => params.phe.key_bits(),
+            _ => 0,
         };
+        let measured = features.min(FEATURES);
         let what = format!(
-            "label {}{key_bits}, {} bits, {} neighbours, {features} features, {}, {:?}, {}",
+            "label {} ({key_bits}), {} bits, {} neighbours, {}, {:?}, {}, {measured} features",
             params.backend,
             params.bits,
             params.neighbours,
@@ -167,12 +183,19 @@ impl Calibration {
             params.trust,
             params.variant
         );
-        self.of(&what, || label(params, features))
+        let mut costs = self.of(&what, || label(params, measured))?;
+        // Hashing takes its time for each feature.
+        if let Some(codes) = costs.client.get_mut(&label::phases::CODES.id) {
+            let times = features as f64 / measured as f64;
+            codes.iter_mut().for_each(|cost| *cost *= times);
+        }
+        Ok(costs)
     }
 
     /// The costs of sums.
     pub(crate) fn sum(&mut self, job: &rounds::Job) -> Result<Costs, Failure> {
-        let what = format!("sum {}, {:?}", job.suite, job.trust);
+        let kind = if job.mean { "mean" } else { "sum" };
+        let what = format!("{kind} {}, {:?}", job.suite, job.trust);
         self.of(&what, || sums(job))
     }
 }
@@ -203,6 +226,11 @@ fn shapes(backend: Backend) -> Vec<Vec<usize>> {
 }
 
 fn label(params: &Params, features: usize) -> Result<Costs, Failure> {
+    let params = &Params {
+        neighbours: params.neighbours.min(NEIGHBOURS),
+        min_clients: 3,
+        ..*params
+    };
     let mut samples = Samples::default();
     let repeats = match params.backend {
         Backend::Phe => 1,

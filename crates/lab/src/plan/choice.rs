@@ -3,9 +3,10 @@
 use serde::Serialize;
 use undertone::arrays::Arrays;
 use undertone::hamming::Backend;
-use undertone::party::{PartyId, Phase};
+use undertone::party::PartyId;
 use undertone::plan::lengths::{Group, Shape};
 use undertone::plan::{Link, Memory, Session, label as work, sessions, sum};
+use undertone::sum::Trust;
 use undertone::{cotrain, fedgraph, label, pssl, rounds, train};
 
 use super::calibrate::{Calibration, Costs, Side};
@@ -36,6 +37,8 @@ pub(super) struct Choice {
     /// The client that sends, receives or computes the most.
     pub client: Party,
     pub server: Party,
+    /// What a server and a client together learn that people must not miss.
+    pub warning: Option<String>,
 }
 
 impl Choice {
@@ -46,6 +49,7 @@ impl Choice {
             withstands_collusion: None,
             client: Party::default(),
             server: Party::default(),
+            warning: None,
             sessions,
         };
         for session in &choice.sessions {
@@ -110,6 +114,8 @@ impl Choice {
         )
         .with_backend(params.backend)
         .with_memory(&work::memory(params, &shape, features));
+        let most = rows.iter().map(|(rows, _)| *rows).max();
+        choice.warning = label::rows_warning(most.unwrap_or(0), features);
         if let Some(calibration) = calibration {
             let costs = calibration.label(params, features)?;
             let group = Group::new(params.trust, rows.len());
@@ -188,8 +194,8 @@ impl Choice {
         let params = &job.propagation;
         let is_joint = job.pseudo == train::PseudoLabels::Joint;
         let all = sessions::train(job, rows);
-        let sampled = job.sampled.clamp(1, rows.len());
-        let share = sampled as f64 / rows.len() as f64;
+        let share = all.iter().map(|session| session.share).fold(1.0, f64::min);
+        let sampled = ((share * rows.len() as f64).round() as usize).clamp(1, rows.len());
         let bytes = 4 * job.parameters;
         let mut memory = sum::memory(sampled, bytes);
         let shape = Shape {
@@ -242,16 +248,19 @@ impl Choice {
         Self::new("at most", sessions::pssl(job, &rows))
     }
 
-    pub(super) fn fedgraph(job: &fedgraph::Job, features: usize) -> Self {
-        Self::new(
-            format!("cut: {}", job.cut),
-            sessions::fedgraph(job, features),
-        )
+    pub(super) fn fedgraph(job: &fedgraph::Job, features: usize, trust: Trust) -> Self {
+        let name = format!("cut: {}", job.cut);
+        Self::new(name, sessions::fedgraph(job, features, trust))
     }
 
     /// Whether bytes are the most that a run can take.
     pub(super) fn is_bound(&self) -> bool {
         self.sessions.iter().any(|session| session.is_bound)
+    }
+
+    /// Whether bytes are those that are expected, because clients are drawn.
+    pub(super) fn is_expected(&self) -> bool {
+        self.sessions.iter().any(|session| session.share < 1.0)
     }
 
     /// The rounds of all sessions, and whether a run has exactly these.
@@ -286,9 +295,5 @@ impl Choice {
 /// direction.
 fn busy(session: &Session, who: PartyId) -> u64 {
     let phases = session.totals.phases(who);
-    let of = |phase: Phase| {
-        let own = session.totals.phase(who, phase);
-        own.sent.max(own.received)
-    };
-    phases.map(of).sum()
+    phases.map(|(_, own)| own.sent.max(own.received)).sum()
 }

@@ -2,20 +2,17 @@
 
 mod announce;
 mod calibrate;
+mod case;
 mod choice;
+mod limits;
 mod report;
 
 use std::path::PathBuf;
 
 use clap::Args;
-use serde_json::Value;
 use undertone::hamming::Backend;
-use undertone::job::{Entries, Fault, Job, Known, settle};
-use undertone::node::deadlines;
 use undertone::plan::Link;
-use undertone::{cotrain, fedgraph, label, pssl, rounds, train};
 
-use crate::experiments::split;
 use crate::{Failure, Show, output, stated};
 
 pub(crate) use announce::announce;
@@ -23,10 +20,6 @@ pub use choice::Party;
 pub use report::Report;
 
 use calibrate::Calibration;
-use choice::Choice;
-
-/// The applications, by the names that job files state.
-const APPLICATIONS: [&str; 6] = ["label", "sum", "train", "cotrain", "pssl", "fedgraph"];
 
 /// Estimate a run.
 #[derive(Debug, Args)]
@@ -41,18 +34,18 @@ pub struct Plan {
     /// A key of the job and its value, in place of the job file's
     #[arg(long, value_name = "KEY=VALUE", value_parser = stated::pair)]
     set: Vec<stated::Pair>,
-    /// Number of clients
-    #[arg(long, value_name = "P", default_value_t = 5)]
-    clients: usize,
+    /// Number of clients [default: what the job states, or else 5]
+    #[arg(long, value_name = "P")]
+    clients: Option<usize>,
     /// Whether every client has a key in the roster
     #[arg(long)]
     signed: bool,
     /// Rows of all clients together: label, train, pssl
     #[arg(long, value_name = "N")]
     rows: Option<usize>,
-    /// Fraction of the rows that have a label: label, train
-    #[arg(long, value_name = "FRACTION", default_value_t = 0.1)]
-    labelled: f64,
+    /// Fraction of the rows that have a label: label, train [default: 0.1]
+    #[arg(long, value_name = "FRACTION", allow_negative_numbers = true)]
+    labelled: Option<f64>,
     /// Features of a row: label; of a client: fedgraph. Other jobs state them
     #[arg(long, value_name = "D")]
     features: Option<usize>,
@@ -78,16 +71,6 @@ pub struct Plan {
     calibrate: bool,
 }
 
-/// What a run is of.
-enum Case {
-    Label(label::Job),
-    Sum(rounds::Job),
-    Train(train::Job),
-    Cotrain(cotrain::Job),
-    Pssl(pssl::Job),
-    Fedgraph(fedgraph::Job),
-}
-
 impl Plan {
     pub fn run(self, show: Show) -> Result<(), Failure> {
         let bar = output::working("measures this machine", show);
@@ -100,211 +83,17 @@ impl Plan {
     /// The estimate.
     ///
     /// # Errors
-    /// The job is none, or an option is missing.
+    /// The job is none or cannot be run, or an option is missing or means nothing.
     pub fn report(&self) -> Result<Report, Failure> {
-        let (name, case) = self.case()?;
+        let case = self.case()?;
+        self.check_options(case.name())?;
+        limits::check(self, &case)?;
         let mut calibration = (!self.no_times).then(|| Calibration::load(self.calibrate));
         let choices = self.choices(&case, calibration.as_mut());
         if let Some(calibration) = calibration {
             calibration.keep();
         }
-        Ok(Report::new(
-            name,
-            self.describe(&case)?,
-            &self.link,
-            choices?,
-        ))
-    }
-
-    fn need<T>(value: Option<T>, option: &str, application: &str) -> Result<T, Failure> {
-        value.ok_or_else(|| Failure::usage(format!("{application} needs {option}")))
-    }
-
-    fn case(&self) -> Result<(&'static str, Case), Failure> {
-        let text = match &self.job {
-            None => String::new(),
-            Some(path) => std::fs::read_to_string(path)
-                .map_err(|error| Failure::new(66, format!("{}: {error}", path.display())))?,
-        };
-        let wrong = |error: String| match &self.job {
-            Some(path) => Failure::in_file(path, error),
-            None => Failure::usage(error),
-        };
-        let stated = deadlines::application(&text).map_err(|error| wrong(error.to_string()))?;
-        let name = self.application.clone().or(stated);
-        let name = name.as_deref().unwrap_or("label");
-        let Some(name) = APPLICATIONS.into_iter().find(|known| *known == name) else {
-            return Err(Failure::usage(format!(
-                "there is no application {name}; there are {}",
-                APPLICATIONS.join(", ")
-            )));
-        };
-        let mut entries = deadlines::entries(&text).map_err(|error| wrong(error.to_string()))?;
-        entries.extend(stated::entries("--set", &self.set)?);
-        let settled = match name {
-            "sum" => self.settled(entries).map(Case::Sum),
-            "train" => self.settled(self.counted(entries)).map(Case::Train),
-            "cotrain" => self.settled(self.counted(entries)).map(Case::Cotrain),
-            "pssl" => {
-                let rows = Self::need(self.rows, "--rows", name)? / self.clients.max(1);
-                let of = |key: &str| entries.get(key).and_then(Value::as_u64);
-                if !entries.contains_key("asked") {
-                    let clusters = of("clusters").or(of("classes")).unwrap_or(1) as usize;
-                    entries.insert("asked".to_owned(), pssl::asked(rows, clusters).into());
-                }
-                self.settled(entries).map(Case::Pssl)
-            }
-            "fedgraph" => self.settled(entries).map(Case::Fedgraph),
-            _ => self.settled(self.counted(entries)).map(Case::Label),
-        };
-        Ok((name, settled.map_err(|fault| wrong(fault.to_string()))?))
-    }
-
-    /// The entries, with the number of classes or of features if an option states it.
-    fn counted(&self, mut entries: Entries) -> Entries {
-        if let Some(classes) = self.classes {
-            entries
-                .entry("classes".to_owned())
-                .or_insert(classes.into());
-        }
-        entries
-    }
-
-    fn settled<J: Job>(&self, entries: Entries) -> Result<J, Fault> {
-        let known = Known {
-            clients: Some(self.clients),
-            ..Known::new(self.signed)
-        };
-        let job: J = settle::settle(entries, known)?;
-        if self.clients < job.min_clients() {
-            let why = format!("is {}, the job needs {}", self.clients, job.min_clients());
-            return Err(Fault::of("--clients", why));
-        }
-        Ok(job)
-    }
-
-    /// Rows of each client, and how many of them are labelled.
-    fn dealt(&self, application: &str) -> Result<Vec<(usize, usize)>, Failure> {
-        split::check_labelled(self.labelled)?;
-        let rows = Self::need(self.rows, "--rows", application)?;
-        if rows > 1 << 32 {
-            return Err(Failure::usage("--rows must be at most 2³²"));
-        }
-        let of = |place: usize| {
-            let own = (rows + self.clients - 1 - place) / self.clients;
-            (own, split::kept(own, self.labelled))
-        };
-        Ok((0..self.clients).map(of).collect())
-    }
-
-    /// The backends to compare: those of the option, or else that of the job, and those that
-    /// clients accept unless they say otherwise.
-    fn backends(&self, own: Backend) -> Vec<Backend> {
-        if !self.backends.is_empty() {
-            return self.backends.clone();
-        }
-        let accepted = Backend::accepted();
-        let all = Backend::ALL.into_iter();
-        all.filter(|one| *one == own || accepted.contains(one))
-            .collect()
-    }
-
-    fn choices(
-        &self,
-        case: &Case,
-        mut calibration: Option<&mut Calibration>,
-    ) -> Result<Vec<Choice>, Failure> {
-        match case {
-            Case::Label(job) => {
-                let rows = self.dealt("label")?;
-                let features = Self::need(self.features, "--features", "label")?;
-                let of = |backend| {
-                    let mut job = job.clone();
-                    job.params.backend = backend;
-                    job.params.check().map_err(Failure::usage)?;
-                    Choice::label(&job, &rows, features, calibration.as_deref_mut())
-                };
-                let backends = self.backends(job.params.backend);
-                backends.into_iter().map(of).collect()
-            }
-            Case::Train(job) => {
-                let rows = self.dealt("train")?;
-                if job.pseudo != train::PseudoLabels::Joint {
-                    return Ok(vec![Choice::train(job, &rows, calibration)?]);
-                }
-                let of = |backend| {
-                    let mut job = job.clone();
-                    job.propagation.backend = backend;
-                    job.propagation.check().map_err(Failure::usage)?;
-                    Choice::train(&job, &rows, calibration.as_deref_mut())
-                };
-                let backends = self.backends(job.propagation.backend);
-                backends.into_iter().map(of).collect()
-            }
-            Case::Sum(job) => {
-                let values = Self::need(self.values, "--values", "sum")?;
-                if values > undertone::arrays::MAX_VALUES {
-                    return Err(Failure::usage(format!(
-                        "--values must be at most {}",
-                        undertone::arrays::MAX_VALUES
-                    )));
-                }
-                Ok(vec![Choice::sum(job, values, calibration)?])
-            }
-            Case::Cotrain(job) => Ok(vec![Choice::cotrain(job, self.clients)]),
-            Case::Pssl(job) => {
-                let rows = self.dealt("pssl")?;
-                Ok(vec![Choice::pssl(job, &rows)])
-            }
-            Case::Fedgraph(job) => {
-                let features = Self::need(self.features, "--features", "fedgraph")?;
-                Ok(vec![Choice::fedgraph(job, features)])
-            }
-        }
-    }
-
-    /// What is planned, for people.
-    fn describe(&self, case: &Case) -> Result<String, Failure> {
-        let rows = |name| {
-            let rows = self.dealt(name)?;
-            let (own, labelled) = rows.first().copied().unwrap_or_default();
-            Ok::<_, Failure>(format!("{own} rows each, {labelled} of them labelled"))
-        };
-        let clients = self.clients;
-        Ok(match case {
-            Case::Label(job) => format!(
-                "{clients} clients, {}; {} bits",
-                rows("label")?,
-                job.params.bits
-            ),
-            Case::Train(job) => format!(
-                "{clients} clients, {}; {} parameters, {} + {} rounds of {} clients",
-                rows("train")?,
-                job.parameters,
-                job.label_rounds,
-                job.rounds,
-                job.sampled.min(clients)
-            ),
-            Case::Sum(job) => format!(
-                "{clients} clients, {} values each, {} rounds",
-                self.values.unwrap_or(0),
-                job.rounds
-            ),
-            Case::Cotrain(job) => format!(
-                "{clients} clients, {} public rows, {} classes, {} exchanges",
-                job.rows, job.classes, job.exchanges
-            ),
-            Case::Pssl(job) => format!(
-                "{clients} clients, {}; {} features, {} clusters, {} edges asked for",
-                rows("pssl")?,
-                job.features,
-                job.clusters,
-                job.asked
-            ),
-            Case::Fedgraph(job) => format!(
-                "{clients} clients, {} + {} rows, {} classes, {} steps",
-                job.rows, job.queries, job.classes, job.steps
-            ),
-        })
+        let what = self.describe(&case)?;
+        Ok(Report::new(case.name(), what, &self.link, choices?))
     }
 }

@@ -25,12 +25,17 @@ struct Way {
     rounds: u64,
     /// Whether a run has exactly these rounds.
     rounds_are_exact: bool,
-    /// Whether bytes are the most that a run can take. They are exact otherwise.
+    /// Whether bytes are the most that a run can take.
     bytes_are_bounds: bool,
+    /// Whether bytes are those that are expected, because clients are drawn for each round. If they
+    /// are neither, they are exact.
+    bytes_are_expected: bool,
     /// What the server alone learns of distances.
     server_learns: Option<&'static str>,
     /// Whether distances are all that a server and clients together learn about codes.
     withstands_collusion: Option<bool>,
+    /// What a server and a client together could do.
+    warning: Option<String>,
     over: Vec<Over>,
 }
 
@@ -61,6 +66,8 @@ impl Report {
                 rounds,
                 rounds_are_exact,
                 bytes_are_bounds: choice.is_bound(),
+                bytes_are_expected: choice.is_expected(),
+                warning: choice.warning.clone(),
                 over: links.iter().map(over).collect(),
                 name: choice.name,
                 client: choice.client,
@@ -70,11 +77,13 @@ impl Report {
             }
         };
         let ways: Vec<Way> = choices.into_iter().map(way).collect();
-        let best = ways.iter().min_by(|a, b| a.time().total_cmp(&b.time()));
+        let timed = ways.iter().filter_map(|way| Some((way, way.time()?)));
+        let best = timed.min_by(|(_, a), (_, b)| a.total_cmp(b));
+        let take = best.filter(|_| ways.len() > 1);
         Self {
             application,
             what,
-            take: best.filter(|_| ways.len() > 1).map(|way| way.name.clone()),
+            take: take.map(|(way, _)| way.name.clone()),
             ways,
         }
     }
@@ -112,18 +121,26 @@ impl Report {
         for way in &self.ways {
             if let (Some(learns), Some(withstands)) = (way.server_learns, way.withstands_collusion)
             {
-                let also = if withstands {
-                    "with clients no code more, as long as their rows are fewer than features"
-                } else {
-                    "with one client nearly every row, up to scale"
+                let also = match (withstands, &way.warning) {
+                    (false, _) => "it and a client learn nearly the rows, up to scale",
+                    (true, None) => "it and a client learn no more about codes",
+                    (true, Some(_)) => "it and a client could compute codes (below)",
                 };
                 text += &format!("{}: the server learns {learns}; {also}\n", way.name);
             }
+        }
+        text += learns(self.application);
+        if let Some(warning) = self.ways.iter().find_map(|way| way.warning.as_ref()) {
+            text += &format!("{warning}\n");
         }
         let notes = [
             (
                 self.ways.iter().any(|way| way.bytes_are_bounds),
                 "bytes are the most that a run can take; they depend on the rows\n",
+            ),
+            (
+                self.ways.iter().any(|way| way.bytes_are_expected),
+                "bytes are those that are expected; clients are drawn for each round\n",
             ),
             (
                 self.application == "train" || self.application == "cotrain",
@@ -144,19 +161,18 @@ impl Report {
 }
 
 impl Way {
-    /// Seconds over the first link, or of computing, or else bytes.
-    fn time(&self) -> f64 {
-        let computing = || Some(self.client.seconds? + self.server.seconds?);
+    /// Seconds over the first link, or else of computing. Without computing no comparison is fair.
+    fn time(&self) -> Option<f64> {
+        let computing = self.client.seconds? + self.server.seconds?;
         let over = self.over.first().map(|over| over.seconds);
-        over.or_else(computing)
-            .unwrap_or(self.client.bytes_sent as f64)
+        Some(over.unwrap_or(computing))
     }
 
     fn line(&self, party: Party) -> [String; 5] {
-        let most = if self.bytes_are_bounds {
-            "at most "
-        } else {
-            ""
+        let most = match (self.bytes_are_bounds, self.bytes_are_expected) {
+            (true, _) => "at most ",
+            (false, true) => "about ",
+            (false, false) => "",
         };
         [
             self.name.clone(),
@@ -165,6 +181,21 @@ impl Way {
             party.memory.map_or_else(|| "-".to_owned(), bytes),
             party.seconds.map_or_else(|| "-".to_owned(), seconds),
         ]
+    }
+}
+
+/// Who learns what of a run of an application, in short.
+fn learns(application: &str) -> &'static str {
+    match application {
+        "label" => "a server and one client together can read the other clients' labels\n",
+        "train" => {
+            "the server has every model, and sums of updates over groups of clients; with one \
+             client it can read labels that were propagated\n"
+        }
+        "sum" => "the server and the clients learn the result of each round\n",
+        "cotrain" => "who sees which votes depends on `votes`; all learn the labels\n",
+        "pssl" => "the server learns no distance; both ends of an edge learn that they are near\n",
+        _ => "who sees embeddings depends on `cut`; all learn the predictions\n",
     }
 }
 

@@ -207,7 +207,7 @@ fn shade(
     let per_tile = (65_536 / bits).min((1 << 19) / lanes).max(1);
     let whole = 2 * lanes * w;
     let short = 2 * lanes * (bits % 16 * w).div_ceil(16);
-    let groups_a_message = (1 << 21) / whole;
+    let groups_a_message = ((1 << 21) / whole).max(1);
     let online = |from, to| (from, to, phases::DISTANCES);
     let (per_row, row) = (bits.div_ceil(16), bits / 16 * whole + short);
     for start in (0..rows).step_by(per_tile) {

@@ -24,6 +24,8 @@ pub struct GraphShape {
     pub saved: Vec<usize>,
     /// The step after which the run starts.
     pub step: u32,
+    /// Whether clients sign their keys.
+    pub trust: Trust,
 }
 
 impl GraphShape {
@@ -68,7 +70,7 @@ pub fn fedgraph<'a>(job: &Job, shape: &GraphShape, take: &'a mut Take<'a>) {
     let book = &mut Book::new(take);
     let clients = shape.columns.len();
     let advertised: Vec<usize> = shape.saved.iter().map(|saved| 33 + 20 * saved).collect();
-    setup(book, &advertised, Trust::SemiHonest, SEALED);
+    setup(book, &advertised, shape.trust, SEALED);
     let votes = job.queries * job.classes;
     for (place, columns) in shape.columns.iter().enumerate() {
         let me = PartyId::client(place);

@@ -23,7 +23,7 @@ pub use fedgraph::{GraphShape, fedgraph, graph_rounds};
 pub use garble::{BATCH, garbling};
 pub use label::{Shape, label};
 pub use pssl::{Compared, pairwise};
-pub use rounds::{RoundShape, round};
+pub use rounds::{RoundShape, late, round};
 pub use scaling::scaling;
 pub use sum::Group;
 pub use train::{Training, training};

@@ -1,6 +1,6 @@
 //! A graph between pairs of clients.
 
-use undertone_garble::Audience;
+use undertone_garble::{Audience, Circuit};
 use undertone_party::PartyId;
 use undertone_pssl::{EDGES, Job, SLOTS, circuits};
 use undertone_sum::{KEYS, SHARES, UNMASK, UPLOAD};
@@ -20,7 +20,7 @@ const JOINED: usize = 4096;
 
 /// What a pair of clients compares in one direction: the comparisons of each attempt. Their numbers
 /// depend on the rows.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Compared {
     /// Comparisons of each attempt.
     pub attempts: Vec<usize>,
@@ -28,8 +28,11 @@ pub struct Compared {
     pub edges: usize,
 }
 
+/// Texts by their senders and lengths.
+type Texts = Vec<(Side, usize)>;
+
 /// The messages of `count` products.
-fn products(job: &Job, count: usize) -> Vec<(Side, usize)> {
+fn products(job: &Job, count: usize) -> Texts {
     let width = job.width() as usize;
     let bits = (job.bits() as usize).min(width - 1);
     let each = job.features * bits;
@@ -47,19 +50,18 @@ fn products(job: &Job, count: usize) -> Vec<(Side, usize)> {
 }
 
 /// The texts of the sealed messages of a pair. In the first direction the sender of the transfers
-/// proposes.
-fn pair(job: &Job, directions: &[Compared; 2]) -> Vec<(Side, usize)> {
-    let (closest, edge) = (circuits::closest(job), circuits::accept(job));
+/// proposes. The circuits are those that find the closest clusters, and that accept an edge.
+fn pair(job: &Job, [closest, edge]: [&Circuit; 2], directions: &[Compared; 2]) -> Texts {
     let audiences = [Audience::Evaluator, Audience::Garbler];
     let mut all = base_transfers(FIELD);
     for (direction, audience) in directions.iter().zip(audiences) {
         all.extend(products(job, job.clusters.pow(2)));
         if job.clusters > 1 {
-            all.extend(over(FIELD, &closest, job.clusters, audience));
+            all.extend(over(FIELD, closest, job.clusters, audience));
         }
         for compared in &direction.attempts {
             all.extend(products(job, *compared));
-            all.extend(over(FIELD, &edge, *compared, Audience::Both));
+            all.extend(over(FIELD, edge, *compared, Audience::Both));
         }
     }
     all
@@ -96,14 +98,21 @@ pub fn pairwise<'a>(
             book.add((down.0, down.1, UNMASK), 8 * own * job.classes);
         }
     }
+    let (closest, edge) = (circuits::closest(job), circuits::accept(job));
+    let mut last: Option<(&[Compared; 2], Texts)> = None;
     for ([a, b], directions) in pairs {
-        for (side, len) in pair(job, directions) {
+        let messages = match last.take() {
+            Some((same, messages)) if same == directions => messages,
+            _ => pair(job, [&closest, &edge], directions),
+        };
+        for (side, len) in messages.iter().copied() {
             let link = match side {
                 Side::Sender => (*a, *b, EDGES),
                 Side::Receiver => (*b, *a, EDGES),
             };
             book.add(link, len + SEAL);
         }
+        last = Some((directions, messages));
         let edges: usize = directions.iter().map(|direction| direction.edges).sum();
         book.add((*a, *b, SLOTS), 4 * edges + SEAL);
         book.add((*b, *a, SLOTS), 4 * edges + SEAL);

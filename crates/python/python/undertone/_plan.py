@@ -41,13 +41,18 @@ class PlanWay:
     rounds_are_exact: bool
     """Whether a run has exactly these rounds."""
     bytes_are_bounds: bool
-    """Whether bytes are the most that a run can take. They are exact otherwise."""
+    """Whether bytes are the most that a run can take."""
+    bytes_are_expected: bool
+    """Whether bytes are those that are expected, because clients are drawn for each round. If they
+    are neither, they are exact."""
     server_learns: str | None
     """What the server alone learns of distances."""
     withstands_collusion: bool | None
     """Whether distances are all that a server and clients together learn about codes."""
+    warning: str | None
+    """What a server and a client together could do with these sizes."""
     over: dict[str, float]
-    """Seconds over each link."""
+    """Seconds over each link, as it was given."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +72,7 @@ def plan(
     *,
     clients: int,
     rows: int | None = None,
-    labelled: float = 0.1,
+    labelled: float | None = None,
     features: int | None = None,
     classes: int | None = None,
     values: int | None = None,
@@ -79,7 +84,7 @@ def plan(
 ) -> Plan:
     """Estimates what a job will cost, as ``undertone plan`` does.
 
-    ``rows`` are those of all clients together, of which the fraction ``labelled`` has a label;
+    ``rows`` are those of all clients together, of which ``labelled`` (0.1) have a label;
     ``features`` and ``classes`` are for label propagation, ``features`` of a client for
     ``FedGraphJob``, ``values`` of a client for ``SumJob``. ``signed`` says whether every client
     has a key in the roster. ``links`` are rates and delays of a client's link, such as
@@ -88,9 +93,10 @@ def plan(
     With ``times`` this machine is measured, which takes some seconds the first time, and again
     with ``calibrate``. Raises :class:`UndertoneError` if something is missing or wrong.
     """
-    options: list[str] = ["--json", "--clients", str(clients), "--labelled", str(labelled)]
+    options: list[str] = ["--json", "--clients", str(clients)]
     for name, value in [
         ("rows", rows),
+        ("labelled", labelled),
         ("features", features),
         ("classes", classes),
         ("values", values),
@@ -100,27 +106,28 @@ def plan(
     names = list(backends)
     if names:
         options += ["--backends", ",".join(names)]
+    links = list(links)
     for link in links:
         options += ["--link", link]
     options += ["--signed"] * signed + ["--no-times"] * (not times)
     options += ["--calibrate"] * calibrate
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "job.toml"
-        file.write_text(job.file)
+        file.write_text(job.file, encoding="utf-8")
         found = json.loads(run("plan", str(file), *options))
     return Plan(
         application=found["application"],
         what=found["what"],
-        ways=[_way(way) for way in found["ways"]],
+        ways=[_way(way, links) for way in found["ways"]],
         take=found["take"],
     )
 
 
-def _way(way: dict[str, Any]) -> PlanWay:
+def _way(way: dict[str, Any], links: list[str]) -> PlanWay:
     own = {key: way[key] for key in way if key not in {"client", "server", "over"}}
     return PlanWay(
         client=PlanCosts(**way["client"]),
         server=PlanCosts(**way["server"]),
-        over={one["link"]: one["seconds"] for one in way["over"]},
+        over={link: one["seconds"] for link, one in zip(links, way["over"], strict=True)},
         **own,
     )

@@ -46,7 +46,7 @@ pub(super) fn run(options: &Label, show: Show) -> Result<(), Failure> {
         classes: classes.count,
     };
     let features = clients.first().and_then(|(rows, _)| rows.features());
-    announce(&job, &shape, features.unwrap_or(1), 1, show)?;
+    announce(&job, &shape, features.unwrap_or(1), 1, show);
     let bar = output::progress(1, show);
     let rows = clients.iter().map(|(rows, _)| rows.clone()).collect();
     let observer = |who, phase| bar.set_message(format!("{phase}, {who}"));

@@ -38,7 +38,7 @@ pub(super) fn run(options: &Label, file: &Path, show: Show) -> Result<(), Failur
         rows: vec![(rows, kept(rows, experiment.labelled)); experiment.clients],
         classes: experiment.classes,
     };
-    announce(&experiment.job, &shape, about.features.max(1), runs, show)?;
+    announce(&experiment.job, &shape, about.features.max(1), runs, show);
 
     let Trials {
         first,

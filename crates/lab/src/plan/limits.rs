@@ -1,0 +1,90 @@
+//! Jobs that no run accepts.
+
+use undertone::arrays::MAX_VALUES;
+use undertone::fedgraph;
+use undertone::hamming::Backend;
+use undertone::label::{self, Params};
+use undertone::{lwe, pssl};
+
+use super::Plan;
+use super::case::{Case, Planned, need};
+use crate::Failure;
+
+/// Most rows of a client with `shade`, and most blocks of a pair (SHADE-1).
+const SHADE_ROWS: usize = 1 << 16;
+const SHADE_BLOCKS: u128 = 1 << 40;
+
+/// Most clients whose means and deviations are added up (SCALE-3).
+const SCALED: usize = 1024;
+
+/// Most features of a row.
+const FEATURES: usize = 1 << 20;
+
+/// Refuses sizes that no run of the application accepts.
+pub(super) fn check(plan: &Plan, case: &Case) -> Result<(), Failure> {
+    let within = |option: &str, value: Option<usize>, most: usize| match value {
+        Some(value) if !(1..=most).contains(&value) => {
+            Err(Failure::usage(format!("{option} must be from 1 to {most}")))
+        }
+        _ => Ok(()),
+    };
+    match &case.job {
+        Planned::Label(job) => {
+            within("--features", plan.features, FEATURES)?;
+            if job.standardise && case.clients > SCALED {
+                return Err(Failure::usage(format!(
+                    "standardise: at most {SCALED} clients are possible"
+                )));
+            }
+        }
+        Planned::Sum(_) => within("--values", plan.values, MAX_VALUES)?,
+        Planned::Fedgraph(_) => within("--features", plan.features, fedgraph::MAX_COLUMNS)?,
+        Planned::Pssl(_) => {
+            within("--clients", Some(case.clients), pssl::MAX_CLIENTS)?;
+            let rows = need(plan.rows, "--rows", case.name())?.div_ceil(case.clients);
+            within("--rows for each client", Some(rows), pssl::MAX_ROWS)?;
+        }
+        Planned::Train(_) | Planned::Cotrain(_) => {}
+    }
+    Ok(())
+}
+
+/// Why a run of label propagation with these parameters and rows is refused.
+pub(super) fn refused(params: &Params, rows: &[(usize, usize)]) -> Option<String> {
+    if let Err(error) = params.check() {
+        return Some(error.to_string());
+    }
+    let all: usize = rows.iter().map(|(rows, _)| rows).sum();
+    if all > label::MAX_ROWS {
+        return Some(format!("--rows must be at most {}", label::MAX_ROWS));
+    }
+    if all <= params.neighbours {
+        return Some(format!(
+            "neighbours: is {}, so --rows must be more",
+            params.neighbours
+        ));
+    }
+    let mut sorted: Vec<usize> = rows.iter().map(|(rows, _)| *rows).collect();
+    sorted.sort_unstable();
+    let [fewest, .., most] = sorted[..] else {
+        return None;
+    };
+    match params.backend {
+        Backend::Lwe if all - fewest > lwe::MAX_EVALUATED => Some(format!(
+            "lwe: {} rows of other clients would meet the keys of one; at most {} can",
+            all - fewest,
+            lwe::MAX_EVALUATED
+        )),
+        Backend::Shade => {
+            let second = sorted[sorted.len() - 2];
+            let blocks = second as u128 * params.bits as u128 * most.div_ceil(8) as u128;
+            (most > SHADE_ROWS || blocks > SHADE_BLOCKS).then(|| {
+                format!(
+                    "shade: {most} rows of {} bits are too many for a client",
+                    params.bits
+                )
+            })
+        }
+        _ => None,
+    }
+}
