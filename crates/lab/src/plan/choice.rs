@@ -39,6 +39,8 @@ pub(super) struct Choice {
     pub server: Party,
     /// What a server and a client together learn that people must not miss.
     pub warning: Option<String>,
+    /// Seconds in which the server computes, or the clients of a session side by side.
+    computing: f64,
 }
 
 impl Choice {
@@ -50,6 +52,7 @@ impl Choice {
             client: Party::default(),
             server: Party::default(),
             warning: None,
+            computing: 0.0,
             sessions,
         };
         for session in &choice.sessions {
@@ -85,12 +88,14 @@ impl Choice {
         self
     }
 
-    fn computes(&mut self, side: Side, seconds: f64) {
-        let party = match side {
-            Side::Server => &mut self.server,
-            Side::Client => &mut self.client,
+    /// Adds what a side computes in so many sessions, in a share of which a client takes part.
+    fn computes(&mut self, side: Side, seconds: f64, times: f64, share: f64) {
+        let (party, share) = match side {
+            Side::Server => (&mut self.server, 1.0),
+            Side::Client => (&mut self.client, share),
         };
-        *party.seconds.get_or_insert(0.0) += seconds;
+        *party.seconds.get_or_insert(0.0) += times * share * seconds;
+        self.computing += times * seconds;
     }
 
     /// Label propagation between clients with these rows, and labelled ones.
@@ -142,10 +147,8 @@ impl Choice {
         times: f64,
         share: f64,
     ) {
-        self.computes(
-            Side::Server,
-            times * costs.seconds(Side::Server, &work::server_work(shape, group)),
-        );
+        let server = costs.seconds(Side::Server, &work::server_work(shape, group));
+        self.computes(Side::Server, server, times, share);
         // Clients differ by their roles in pairs; those at the ends of the order differ most.
         let places = [0, shape.rows.len() / 2, shape.rows.len() - 1];
         let seconds = places.map(|place| {
@@ -153,15 +156,15 @@ impl Choice {
             costs.seconds(Side::Client, &work)
         });
         let most = seconds.into_iter().fold(0.0, f64::max);
-        self.computes(Side::Client, times * share * most);
+        self.computes(Side::Client, most, times, share);
     }
 
     /// Adds so many sums of so many bytes of words.
     fn computes_sum(&mut self, costs: &Costs, group: &Group, bytes: f64, times: f64, share: f64) {
         let server = costs.seconds(Side::Server, &sum::server_work(group, bytes));
-        self.computes(Side::Server, times * server);
+        self.computes(Side::Server, server, times, share);
         let client = costs.seconds(Side::Client, &sum::client_work(group, bytes));
-        self.computes(Side::Client, times * share * client);
+        self.computes(Side::Client, client, times, share);
     }
 
     pub(super) fn sum(
@@ -227,7 +230,7 @@ impl Choice {
                 suite: params.suite,
                 ..rounds::Job::default()
             })?;
-            let rounds = f64::from(job.label_rounds + job.rounds);
+            let rounds = f64::from(job.label_rounds) + f64::from(job.rounds);
             choice.computes_sum(&sums, &group, bytes as f64, rounds, share);
             if is_joint {
                 let costs = calibration.label(params, width)?;
@@ -286,8 +289,7 @@ impl Choice {
             let bytes = busiest.unwrap_or(0);
             session.times as f64 * (delays + 8.0 * bytes as f64 / link.rate)
         };
-        let computing = [self.client, self.server].map(|party| party.seconds.unwrap_or(0.0));
-        self.sessions.iter().map(of).sum::<f64>() + computing.iter().sum::<f64>()
+        self.sessions.iter().map(of).sum::<f64>() + self.computing
     }
 }
 
