@@ -119,6 +119,9 @@ fn portable(row: &[u64], block: &[u64], out: &mut [u16]) {
     }
 }
 
+/// Four registers at a time. Their byte counts are added up, and widened to sums of 16 bits, which
+/// hold the longest row.
+///
 /// # Safety
 /// Needs NEON; `block` must hold `out.len()` rows of `row.len()` words.
 #[cfg(target_arch = "aarch64")]
@@ -126,31 +129,28 @@ fn portable(row: &[u64], block: &[u64], out: &mut [u16]) {
 unsafe fn neon(row: &[u64], block: &[u64], out: &mut [u16]) {
     use std::arch::aarch64::*;
 
-    // Registers whose byte counts, at most 8 each, fit one byte.
-    const BATCH: usize = 31;
-    let whole = row.len() / 2;
     for (h, other) in out.iter_mut().zip(block.chunks_exact(row.len())) {
-        let mut sum = vdupq_n_u32(0);
-        let mut at = 0;
-        while at < whole {
-            let end = whole.min(at + BATCH);
-            let mut bytes = vdupq_n_u8(0);
-            while at < end {
-                // SAFETY: words 2·at and 2·at + 1 are inside both rows.
-                let differs = unsafe {
-                    let x = vld1q_u8(row.as_ptr().add(2 * at).cast());
-                    veorq_u8(x, vld1q_u8(other.as_ptr().add(2 * at).cast()))
-                };
-                bytes = vaddq_u8(bytes, vcntq_u8(differs));
-                at += 1;
-            }
-            sum = vpadalq_u16(sum, vpaddlq_u8(bytes));
+        let (mut sum, mut rest) = (vdupq_n_u16(0), 0);
+        let (eights, end) = row.as_chunks::<8>();
+        let (others, other_end) = other.as_chunks::<8>();
+        for (x, y) in eights.iter().zip(others) {
+            // SAFETY: eight words are four registers.
+            let [a, b, c, d] = unsafe {
+                let x = vld1q_u8_x4(x.as_ptr().cast());
+                let y = vld1q_u8_x4(y.as_ptr().cast());
+                [
+                    vcntq_u8(veorq_u8(x.0, y.0)),
+                    vcntq_u8(veorq_u8(x.1, y.1)),
+                    vcntq_u8(veorq_u8(x.2, y.2)),
+                    vcntq_u8(veorq_u8(x.3, y.3)),
+                ]
+            };
+            sum = vpadalq_u8(sum, vaddq_u8(vaddq_u8(a, b), vaddq_u8(c, d)));
         }
-        let mut total = vaddvq_u32(sum);
-        for (x, y) in row[2 * whole..].iter().zip(&other[2 * whole..]) {
-            total += (x ^ y).count_ones();
+        for (x, y) in end.iter().zip(other_end) {
+            rest += (x ^ y).count_ones();
         }
-        *h = total as u16;
+        *h = (vaddlvq_u16(sum) + rest) as u16;
     }
 }
 

@@ -24,7 +24,7 @@ use zeroize::ZeroizeOnDrop;
 
 use crate::bits::BitMatrix;
 use crate::cpu::Cpu;
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use crate::cpu::Level;
 use crate::wipe::{Plain, Wiped};
 
@@ -183,6 +183,9 @@ pub fn products(
             // SAFETY: `Cpu` proves the features.
             #[cfg(target_arch = "x86_64")]
             Level::Avx512 => blocks::<4, 6>(a, b, strip, out, |a, b| unsafe { avx512(a, b) }),
+            // SAFETY: `Cpu` proves the features.
+            #[cfg(target_arch = "aarch64")]
+            Level::Neon => blocks::<4, 4>(a, b, strip, out, |a, b| unsafe { neon(a, b) }),
             _ => blocks::<1, 4>(a, b, strip, out, portable),
         }
     }
@@ -404,6 +407,34 @@ fn avx2(a: &[&[u16]; 2], b: &[&[u16]; 4]) -> [[u16; 4]; 2] {
             _mm_cvtsi128_si32(sum) as u16
         })
     })
+}
+
+/// Sixteen sums, four rows and one of the others fill 21 of 32 registers.
+#[cfg(target_arch = "aarch64")]
+#[target_feature(enable = "neon")]
+fn neon(a: &[&[u16]; 4], b: &[&[u16]; 4]) -> [[u16; 4]; 4] {
+    use std::arch::aarch64::*;
+    let len = a[0].len();
+    assert!(len.is_multiple_of(8));
+    assert!(a.iter().all(|row| row.len() == len) && b.iter().all(|row| row.len() == len));
+    let mut sums = [[vdupq_n_u16(0); 4]; 4];
+    for at in (0..len).step_by(8) {
+        // SAFETY: every row has `len` numbers, and `at + 8 <= len`.
+        unsafe {
+            let left: [uint16x8_t; 4] = std::array::from_fn(|r| vld1q_u16(a[r].as_ptr().add(at)));
+            for c in 0..4 {
+                let right = vld1q_u16(b[c].as_ptr().add(at));
+                for r in 0..4 {
+                    sums[r][c] = vmlaq_u16(sums[r][c], left[r], right);
+                }
+            }
+        }
+    }
+    let mut out = [[0; 4]; 4];
+    for (out, sum) in out.as_flattened_mut().iter_mut().zip(sums.as_flattened()) {
+        *out = vaddvq_u16(*sum);
+    }
+    out
 }
 
 #[cfg(test)]
