@@ -81,6 +81,8 @@ fn memory_is_that_of_runs() {
             "bench",
             "clients",
             "--json",
+            "--threads",
+            "2",
             "--clients",
             &count,
             "--rows",
