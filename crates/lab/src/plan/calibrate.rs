@@ -21,7 +21,7 @@ use crate::machine::{processor, simd};
 use crate::output::Output;
 
 /// Runs of each shape.
-const REPEATS: usize = 2;
+pub(super) const REPEATS: usize = 2;
 
 /// Most features of rows that are hashed to measure.
 const FEATURES: usize = 256;
@@ -64,10 +64,10 @@ type Sample = (Vec<f64>, f64);
 
 /// Measurements of each side in each phase.
 #[derive(Default)]
-struct Samples(BTreeMap<(Side, u8), Vec<Sample>>);
+pub(super) struct Samples(BTreeMap<(Side, u8), Vec<Sample>>);
 
 impl Samples {
-    fn add(&mut self, side: Side, work: Vec<Work>, ledger: &Ledger) {
+    pub(super) fn add(&mut self, side: Side, work: Vec<Work>, ledger: &Ledger) {
         for work in work {
             let took = ledger.phase(work.phase);
             let took = took.map_or(0.0, |cost| cost.compute.as_secs_f64());
@@ -83,7 +83,7 @@ impl Samples {
         }
     }
 
-    fn costs(self) -> Costs {
+    pub(super) fn costs(self) -> Costs {
         let mut costs = Costs::default();
         for ((side, phase), list) in self.0 {
             let of = match side {
@@ -145,7 +145,7 @@ impl Calibration {
         }
     }
 
-    fn of(
+    pub(super) fn of(
         &mut self,
         what: &str,
         measure: impl FnOnce() -> Result<Costs, Failure>,

@@ -245,7 +245,7 @@ impl Plan {
                 let values = need(self.values, "--values", case.name())?;
                 Ok(vec![Choice::sum(job, values, calibration)?])
             }
-            Planned::Cotrain(job) => Ok(vec![Choice::cotrain(job, case.clients)]),
+            Planned::Cotrain(job) => Ok(vec![Choice::cotrain(job, case.clients, calibration)?]),
             Planned::Pssl(job) => Ok(vec![Choice::pssl(job, &self.dealt(case)?)]),
             Planned::Fedgraph(job) => {
                 let features = need(self.features, "--features", case.name())?;

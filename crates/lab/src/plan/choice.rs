@@ -1,5 +1,7 @@
 //! One way to run a job, and what it costs.
 
+use std::sync::Arc;
+
 use serde::Serialize;
 use undertone::arrays::Arrays;
 use undertone::hamming::Backend;
@@ -10,6 +12,7 @@ use undertone::sum::Trust;
 use undertone::{cotrain, fedgraph, label, pssl, rounds, train};
 
 use super::calibrate::{Calibration, Costs, Side};
+use super::circuits;
 use crate::Failure;
 
 /// What a party needs.
@@ -241,9 +244,47 @@ impl Choice {
         Ok(choice)
     }
 
-    pub(super) fn cotrain(job: &cotrain::Job, clients: usize) -> Self {
+    /// Co-training. What the learners compute is the users', and not in the times.
+    pub(super) fn cotrain(
+        job: &cotrain::Job,
+        clients: usize,
+        calibration: Option<&mut Calibration>,
+    ) -> Result<Self, Failure> {
         let name = format!("votes: {}", job.votes);
-        Self::new(name, sessions::cotrain(job, clients))
+        let mut choice = Self::new(name, sessions::cotrain(job, clients));
+        let Some(calibration) = calibration else {
+            return Ok(choice);
+        };
+        for side in [Side::Client, Side::Server] {
+            // Votes in the clear take next to nothing.
+            choice.computes(side, 0.0, 1.0, 1.0);
+        }
+        let (exchanges, layout) = (f64::from(job.exchanges), job.layout(clients));
+        let group = Group::new(job.trust, clients);
+        if job.votes != cotrain::Votes::Clear {
+            let sums = calibration.sum(&rounds::Job {
+                mean: false,
+                trust: job.trust,
+                suite: job.suite,
+                ..rounds::Job::default()
+            })?;
+            let bytes = 8.0 * layout.words() as f64;
+            choice.computes_sum(&sums, &group, bytes, exchanges, 1.0);
+            if job.votes == cotrain::Votes::Winners {
+                choice.computes_sum(&sums, &group, 8.0, exchanges, 1.0);
+            }
+        }
+        if job.votes == cotrain::Votes::Winners {
+            let needed = job.consensus.needed(clients, job.noise, job.classes);
+            let costs = calibration.circuits(&Arc::new(layout.circuit(needed)))?;
+            let slices = clients.min(layout.blocks()).max(1);
+            let work = circuits::work(layout.blocks().div_ceil(slices));
+            let garbled = costs.seconds(Side::Client, &work);
+            choice.computes(Side::Client, garbled, exchanges, 1.0);
+            let evaluated = slices as f64 * costs.seconds(Side::Server, &work);
+            choice.computes(Side::Server, evaluated, exchanges, 1.0);
+        }
+        Ok(choice)
     }
 
     pub(super) fn pssl(job: &pssl::Job, rows: &[(usize, usize)]) -> Self {

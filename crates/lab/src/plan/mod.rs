@@ -4,6 +4,7 @@ mod announce;
 mod calibrate;
 mod case;
 mod choice;
+mod circuits;
 mod limits;
 mod report;
 
