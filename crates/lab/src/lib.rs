@@ -30,6 +30,7 @@ pub mod connections;
 pub mod costs;
 pub mod experiments;
 mod failure;
+mod given;
 pub mod input;
 pub mod interrupt;
 pub mod keys;

@@ -6,6 +6,7 @@ use undertone_party::PartyId;
 use undertone_sum::Trust;
 use undertone_train::PseudoLabels;
 
+use crate::lengths::fedgraph::network_rounds;
 use crate::lengths::{self, Compared, Cotraining, GraphShape, RoundShape, Shape, Training};
 use crate::run::Rounds;
 use crate::totals::Totals;
@@ -245,18 +246,14 @@ pub fn fedgraph(job: &undertone_fedgraph::Job, features: usize, trust: Trust) ->
         trust,
     };
     let totals = Totals::of(|take| lengths::fedgraph(job, &shape, take));
-    let steps = job.steps as usize;
-    let (training, prediction) = match job.cut {
-        Cut::Embeddings => (1, 1),
-        Cut::Server => (4 * steps, 2),
-        _ => (2 + 8 * steps, 6),
-    };
+    let (training, prediction) = network_rounds(job.cut, job.steps as usize);
+    let shared = usize::from(job.cut == Cut::Embeddings);
     let vote = if job.queries > 0 { 2 } else { 0 };
     let mut rounds = 5 + vote;
-    if steps > 0 {
+    if job.steps > 0 {
         rounds += 2 + training;
         if job.predict == Predict::Graph {
-            rounds += prediction;
+            rounds += prediction - shared;
         }
     }
     vec![Session::new("vote and network", 1, totals, rounds)]

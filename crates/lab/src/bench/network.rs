@@ -14,13 +14,14 @@ use undertone::job::Terms as _;
 use undertone::label::{self, Labelling, Params, Rows};
 use undertone::node::status::JobReport;
 use undertone::party::Network as Memory;
-use undertone::rounds::{self, Client, Contribution, Job, Round, Server, Source, Terms};
+use undertone::rounds::{self, Client, Contribution, Job, Server, Terms};
 use undertone::sum::Trust;
 
 use super::link::{self, Link};
 use super::median;
 use crate::experiments::label::trial::{Experiment, Stored};
 use crate::experiments::split::Split;
+use crate::given::Given;
 use crate::interrupt::{Process, TempFolder};
 use crate::keys::Keys;
 use crate::ledgers::{together, total};
@@ -96,15 +97,6 @@ enum Trial {
         job: Job,
         clients: Vec<Contribution>,
     },
-}
-
-/// Gives the same contribution to every round.
-struct Given(Contribution);
-
-impl Source for Given {
-    fn contribute(&mut self, _: &Round) -> Result<Contribution, String> {
-        Ok(self.0.clone())
-    }
 }
 
 impl Trial {

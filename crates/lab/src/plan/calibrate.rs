@@ -13,10 +13,11 @@ use undertone::label::{self, Params};
 use undertone::party::{Ledger, Network, PartyId};
 use undertone::plan::lengths::{Group, Shape};
 use undertone::plan::{Work, fit, label as work, sum};
-use undertone::rounds::{self, Client, Contribution, Round, Server, Source, Terms};
+use undertone::rounds::{self, Client, Contribution, Server, Terms};
 
 use crate::Failure;
 use crate::clouds;
+use crate::given::Given;
 use crate::machine::{processor, simd};
 use crate::output::Output;
 
@@ -282,9 +283,7 @@ impl Samples {
         }
         Ok(())
     }
-}
 
-impl Samples {
     fn add_label(
         &mut self,
         params: &Params,
@@ -301,15 +300,6 @@ impl Samples {
                 }
             }
         }
-    }
-}
-
-/// Gives the same contribution to every round.
-struct Given(Contribution);
-
-impl Source for Given {
-    fn contribute(&mut self, _: &Round) -> Result<Contribution, String> {
-        Ok(self.0.clone())
     }
 }
 

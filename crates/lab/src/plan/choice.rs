@@ -225,6 +225,11 @@ impl Choice {
         let mut choice = Self::new(name, all).with_memory(&memory);
         if is_joint {
             choice = choice.with_backend(params.backend);
+            // Each round tells distances between other embeddings of the same rows.
+            choice.warning = Some(
+                "over many rounds the server and a client could compute codes of others' embeddings"
+                    .to_owned(),
+            );
         }
         if let Some(calibration) = calibration {
             let group = Group::new(params.trust, sampled);

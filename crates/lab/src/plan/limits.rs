@@ -2,9 +2,10 @@
 
 use undertone::arrays::MAX_VALUES;
 use undertone::fedgraph;
-use undertone::hamming::Backend;
+use undertone::hamming::{Backend, check_rows};
 use undertone::label::{self, Params};
-use undertone::{lwe, pssl};
+use undertone::party::PartyId;
+use undertone::pssl;
 
 use super::Plan;
 use super::case::{Case, Planned, need};
@@ -64,19 +65,20 @@ pub(super) fn refused(params: &Params, rows: &[(usize, usize)]) -> Option<String
             params.neighbours
         ));
     }
+    let owners = rows.iter().enumerate();
+    let owners: Vec<(PartyId, usize)> = owners
+        .map(|(place, (rows, _))| (PartyId::client(place), *rows))
+        .collect();
+    if let Err(error) = check_rows(params.backend, &owners) {
+        return Some(error.to_string());
+    }
     let mut sorted: Vec<usize> = rows.iter().map(|(rows, _)| *rows).collect();
     sorted.sort_unstable();
-    let [fewest, .., most] = sorted[..] else {
+    let [.., second, most] = sorted[..] else {
         return None;
     };
     match params.backend {
-        Backend::Lwe if all - fewest > lwe::MAX_EVALUATED => Some(format!(
-            "lwe: {} rows of other clients would meet the keys of one; at most {} can",
-            all - fewest,
-            lwe::MAX_EVALUATED
-        )),
         Backend::Shade => {
-            let second = sorted[sorted.len() - 2];
             let blocks = second as u128 * params.bits as u128 * most.div_ceil(8) as u128;
             (most > SHADE_ROWS || blocks > SHADE_BLOCKS).then(|| {
                 format!(

@@ -176,14 +176,19 @@ fn prediction(book: &mut Book<'_>, job: &Job, shape: &GraphShape, place: usize) 
     book.floats((SERVER, me, PREDICTION), job.queries * job.classes);
 }
 
-/// The rounds of a run of clients that are all in the network, for each phase after the setup.
-pub fn graph_rounds(job: &Job, shape: &GraphShape) -> Vec<(Phase, usize)> {
-    let steps = shape.steps(job) as usize;
-    let (training, prediction) = match job.cut {
+/// The rounds of so many steps of training, and those of a prediction after them. With the cut
+/// `embeddings` the two share one.
+pub(crate) fn network_rounds(cut: Cut, steps: usize) -> (usize, usize) {
+    match cut {
         Cut::Embeddings => (1, 2),
         Cut::Server => (4 * steps, 2),
         _ => (2 + 8 * steps, 6),
-    };
+    }
+}
+
+/// The rounds of a run of clients that are all in the network, for each phase after the setup.
+pub fn graph_rounds(job: &Job, shape: &GraphShape) -> Vec<(Phase, usize)> {
+    let (training, prediction) = network_rounds(job.cut, shape.steps(job) as usize);
     let mut all = vec![(FEATURES, 2)];
     if job.queries > 0 {
         all.push((SOFT_VOTE, 2));

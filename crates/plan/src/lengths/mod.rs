@@ -6,7 +6,7 @@
 
 mod cotrain;
 pub(crate) mod distances;
-mod fedgraph;
+pub(crate) mod fedgraph;
 mod garble;
 mod label;
 mod pssl;
