@@ -208,6 +208,7 @@ fn endpoints(codes: &[BitMatrix]) -> (Vec<Endpoint<impl Party + use<>>>, Endpoin
     let ends = ids.into_iter().zip(group.clients).zip(codes);
     let clients = ends.map(|((me, ends), codes)| {
         let context = ClientContext {
+            cells: None,
             session,
             me,
             clients: roster.clone(),
@@ -229,6 +230,7 @@ fn endpoints(codes: &[BitMatrix]) -> (Vec<Endpoint<impl Party + use<>>>, Endpoin
     });
     let clients = clients.collect();
     let context = ServerContext {
+        cells: None,
         backend: Backend::Lwe,
         bits: codes[0].columns(),
         clients: roster.clone(),

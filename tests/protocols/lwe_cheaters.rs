@@ -160,6 +160,7 @@ fn too_many_rows_are_refused_before_anything_is_sent() {
         let (suite, phe, min_clients) = (Suite::Aes128Ctr, Phe::insecure(256), 1);
         let ends = group.clients.into_iter().next_back().unwrap();
         let context = ClientContext {
+            cells: None,
             session,
             me: ids[2],
             clients: clients.clone(),
@@ -173,6 +174,7 @@ fn too_many_rows_are_refused_before_anything_is_sent() {
         };
         let client = hamming::prepare(Backend::Lwe, 100, context);
         let context = ServerContext {
+            cells: None,
             backend: Backend::Lwe,
             bits: 100,
             clients,
@@ -268,6 +270,7 @@ fn served(parts: [Parts; 3], ends: [bool; 3], order: u64) -> Result<usize, Strin
         })
         .collect();
     let context = ServerContext {
+        cells: None,
         backend: Backend::Lwe,
         bits: 100,
         clients: ids.into_iter().zip(HELD).collect(),

@@ -91,7 +91,7 @@ fn run_by<W: Word>(
             let group = setup(&io, clients, me, index as u8).await?;
             io.phase(SUMS).await;
             let mut series =
-                Series::new(rules(clients).session, "test", Suite::Aes128Ctr, me, group)?;
+                Series::new(rules(clients).session, "test", Suite::Aes128Ctr, me, &group)?;
             let mut sums = Vec::new();
             for number in numbers.iter() {
                 let words = words::<W>(index, *number, layout.words());

@@ -6,7 +6,7 @@ use undertone_kernel::BitMatrix;
 use undertone_kernel::mask::Suite;
 use undertone_party::{Abort, PartyId, SessionId};
 
-use super::Phe;
+use super::{Cells, Phe};
 use undertone_kdf::Seed;
 use undertone_setup::seal::Channel;
 
@@ -19,6 +19,8 @@ pub struct ClientContext {
     pub me: PartyId,
     /// All clients and their numbers of rows, in roster order.
     pub clients: Vec<(PartyId, usize)>,
+    /// Which of these rows are compared. None: all of different clients.
+    pub cells: Option<Cells>,
     /// The common seed, which all clients have and the server does not.
     pub seed: Seed,
     /// The client's own secret, which nobody else has.

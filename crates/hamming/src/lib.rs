@@ -18,6 +18,7 @@
 //! beside it those of the backends. Comments such as `DIST-5` name checks of these documents.
 #![forbid(unsafe_code)]
 
+mod cells;
 mod context;
 mod lwe;
 mod pairwise;
@@ -39,6 +40,7 @@ use crate::tiles::Sink;
 use undertone_setup::group::Secrecy;
 use undertone_setup::seal::Channel;
 
+pub use cells::Cells;
 pub use context::ClientContext;
 pub use phe::Phe;
 
@@ -129,6 +131,14 @@ impl Backend {
         }
     }
 
+    /// Whether it can compare the rows of each [cell](Cells) only.
+    pub fn takes_cells(self) -> bool {
+        match self {
+            Self::Clear | Self::Sketch | Self::Psm => true,
+            Self::Lwe | Self::Shade | Self::Phe => false,
+        }
+    }
+
     /// Whether the server may learn the group seed.
     pub fn secrecy(self) -> Secrecy {
         match self {
@@ -199,6 +209,7 @@ pub fn prepare(
 ) -> Result<Script<'static, Prepared>, Abort> {
     check_bits(backend, bits)?;
     check_rows(backend, &ctx.clients)?;
+    check_cells(backend, ctx.cells.as_ref(), &ctx.clients)?;
     Ok(match backend {
         Backend::Clear | Backend::Sketch => ready(Basis::Plain),
         Backend::Psm => ready(Basis::Psm(Box::new(ctx))),
@@ -263,6 +274,8 @@ pub struct ServerContext {
     /// The clients and their numbers of rows. [`Tile`](tiles::Tile)s name a client by its index
     /// here.
     pub clients: Vec<(PartyId, usize)>,
+    /// Which of these rows are compared. None: all of different clients.
+    pub cells: Option<Cells>,
     /// The server's ends of the channels to the clients, in the same order.
     pub channels: Vec<Channel>,
     /// Fewest remaining clients with which the protocol continues.
@@ -297,6 +310,7 @@ pub fn server<S: Sink>(
     check_bits(ctx.backend, ctx.bits)?;
     check_rows(ctx.backend, &ctx.clients)?;
     check_channels(&ctx.clients, &ctx.channels)?;
+    check_cells(ctx.backend, ctx.cells.as_ref(), &ctx.clients)?;
     let (bits, phe) = (ctx.bits, ctx.phe);
     Ok(match ctx.backend {
         Backend::Clear | Backend::Sketch => {
@@ -340,6 +354,18 @@ pub fn check_rows(backend: Backend, clients: &[(PartyId, usize)]) -> Result<(), 
         Backend::Lwe => lwe::check_rows(clients),
         Backend::Clear | Backend::Sketch | Backend::Psm | Backend::Shade | Backend::Phe => Ok(()),
     }
+}
+
+fn check_cells(
+    backend: Backend,
+    cells: Option<&Cells>,
+    clients: &[(PartyId, usize)],
+) -> Result<(), Abort> {
+    let Some(cells) = cells else { return Ok(()) };
+    if !backend.takes_cells() {
+        return Err(Abort::Misuse(format!("{backend} compares all rows")));
+    }
+    cells.check(clients.iter().map(|(_, rows)| *rows))
 }
 
 /// Checks the length of codes: LWE-1 where the backend is `lwe`.

@@ -94,10 +94,13 @@ pub(super) async fn collect<S: Sink>(
             upload.take(message)?;
         }
     }
-    let remains = uploads.iter().map(|upload| upload.remains).collect();
+    let remains: Vec<bool> = uploads.iter().map(|upload| upload.remains).collect();
     let codes: Vec<BitMatrix> = uploads.into_iter().map(|upload| upload.codes).collect();
-    let rows: Vec<usize> = codes.iter().map(BitMatrix::rows).collect();
-    let pairs = Pairs::cross(&rows);
+    let rows = |codes: &BitMatrix| codes.rows();
+    let pairs = match &ctx.cells {
+        None => Pairs::cross(&codes.iter().map(rows).collect::<Vec<_>>()),
+        Some(cells) => Pairs::within(&cells.without(&remains), codes.len()),
+    };
     let cpu = Cpu::detect();
     for done in (0..pairs.len()).step_by(tiles::PER_STEP) {
         io.pause().await;

@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rayon::prelude::*;
 use undertone_kernel::{BitMatrix, Cpu, Wiped, hamming};
 
+use crate::cells::Cells;
+
 /// Rows and columns of a tile. A tile holds 128 KiB of distances.
 pub const SIDE: usize = 256;
 
@@ -32,7 +34,8 @@ pub struct Tile<'a> {
     pub distances: &'a [u16],
 }
 
-/// Takes distances as they arrive: in any order, each pair of rows once.
+/// Takes distances as they arrive: in any order, each pair of rows once. Rows are those of the
+/// backend: a row that is in several [cells](crate::Cells) counts as several rows.
 pub trait Sink: Send + Sync + 'static {
     /// An empty sink of the same shape, for another thread.
     #[must_use]
@@ -73,38 +76,54 @@ impl Sink for Discard {
 #[derive(Debug)]
 pub struct Pairs {
     blocks: Vec<Block>,
-    /// Block `b` is paired with blocks `0..n_b`. Entry `b` is the sum of `n_0 … n_b`.
+    /// The first block with which block `b` is paired; the others follow it.
+    firsts: Vec<usize>,
+    /// Entry `b` is the number of pairs of blocks `0..=b` with those before them.
     ends: Vec<usize>,
 }
 
 impl Pairs {
     /// All pairs of rows of one client, with the diagonal. `client` is its index.
     pub fn own(client: usize, rows: usize) -> Self {
-        let blocks: Vec<Block> = blocks(client, rows).collect();
-        Self::new(blocks, |index, _| index + 1)
+        let blocks: Vec<Block> = blocks(client, 0..rows).collect();
+        let partners = (0..blocks.len()).map(|index| 0..index + 1).collect();
+        Self::new(blocks, partners)
     }
 
     /// All pairs of rows of different clients. Client `j` has `rows[j]` rows.
     pub fn cross(rows: &[usize]) -> Self {
-        let all = rows.iter().enumerate();
-        let blocks: Vec<Block> = all
-            .flat_map(|(client, rows)| blocks(client, *rows))
-            .collect();
-        Self::new(blocks, |index, all| {
-            all[..index].partition_point(|block| block.client < all[index].client)
-        })
+        Self::within(&Cells::one(rows.iter().copied()), rows.len())
     }
 
-    fn new(blocks: Vec<Block>, partners: impl Fn(usize, &[Block]) -> usize) -> Self {
+    /// All pairs of rows of different clients, of which there are `clients`, in the same cell.
+    ///
+    /// # Panics
+    /// When `cells` has fewer clients.
+    pub fn within(cells: &Cells, clients: usize) -> Self {
+        let (mut all, mut partners) = (Vec::new(), Vec::new());
+        for cell in 0..cells.len() {
+            let first = all.len();
+            for client in 0..clients {
+                let before = first..all.len();
+                all.extend(blocks(client, cells.range(client, cell)));
+                partners.resize(all.len(), before);
+            }
+        }
+        Self::new(all, partners)
+    }
+
+    /// `partners[b]` are the blocks with which block `b` is paired.
+    fn new(blocks: Vec<Block>, partners: Vec<Range<usize>>) -> Self {
         let mut end = 0;
-        let counts = (0..blocks.len()).map(|index| partners(index, &blocks));
-        let ends = counts
-            .map(|count| {
-                end += count;
-                end
-            })
-            .collect();
-        Self { blocks, ends }
+        let ends = partners.iter().map(|partners| {
+            end += partners.len();
+            end
+        });
+        Self {
+            ends: ends.collect(),
+            firsts: partners.iter().map(|partners| partners.start).collect(),
+            blocks,
+        }
     }
 
     /// The number of pairs of blocks.
@@ -121,14 +140,16 @@ impl Pairs {
     fn get(&self, index: usize) -> (&Block, &Block) {
         let right = self.ends.partition_point(|end| *end <= index);
         let start = right.checked_sub(1).map_or(0, |before| self.ends[before]);
-        (&self.blocks[index - start], &self.blocks[right])
+        let left = self.firsts[right] + index - start;
+        (&self.blocks[left], &self.blocks[right])
     }
 }
 
-fn blocks(client: usize, rows: usize) -> impl Iterator<Item = Block> {
-    (0..rows).step_by(SIDE).map(move |first| Block {
+fn blocks(client: usize, rows: Range<usize>) -> impl Iterator<Item = Block> {
+    let end = rows.end;
+    rows.step_by(SIDE).map(move |first| Block {
         client,
-        rows: first..rows.min(first + SIDE),
+        rows: first..end.min(first + SIDE),
     })
 }
 

@@ -277,6 +277,9 @@ impl Participant for Client {
             if job.standardise {
                 return Err("the job standardises features, this client brings codes".to_owned());
             }
+            if job.cells > 0 {
+                return Err("the job has cells of features, this client brings codes".to_owned());
+            }
             if self.terms.propagation.max_peer_rows == PeerRows::Features {
                 return Err(
                     "'features' as the most rows of another client needs features, and codes have \

@@ -8,10 +8,11 @@ use undertone_job::record::{Answering, Claims, Of, Place};
 use undertone_kdf::Seed;
 use undertone_kernel::{Wiped, mask};
 use undertone_party::{Abort, Io, PartyId, Script, SessionId};
-use undertone_setup::group::{self, Group, Rules};
+use undertone_setup::group::{self, Group, Rules, Secrecy};
 use undertone_setup::identity::Credentials;
 use undertone_sum::{self as sum, Sums, Trust};
 
+use crate::cells::{self, Known};
 use crate::codes::{Codes, Together};
 use crate::distances::Distances;
 use crate::input::{InputError, Labelling, MAX_ROWS};
@@ -255,6 +256,7 @@ impl Job {
             session: self.session,
             me: self.me,
             clients: clients.rows.clone(),
+            cells: None,
             seed: bound.derive(self.session, "distances", &[]),
             secret: self.seed.derive(self.session, "distances", &[]),
             suite: self.params.suite,
@@ -323,7 +325,10 @@ impl Job {
 pub(crate) fn rules(session: SessionId, params: &Params) -> Rules {
     Rules {
         session,
-        secrecy: params.backend.secrecy(),
+        secrecy: match params.cells {
+            None => params.backend.secrecy(),
+            Some(_) => Secrecy::Sealed,
+        },
         min_clients: params.min_clients,
     }
 }
@@ -351,12 +356,40 @@ async fn run(
 
     let pads = bound.derive(job.session, "counts", &[]);
 
+    // docs/spec/cells.md: the cells of each row, and how many rows all clients have in each.
+    let known = match (params.cells, &rows) {
+        (Some(cells), Rows::Features(features)) => {
+            io.phase(cells::PHASE).await;
+            let shape = cells::Shape::new(cells, &clients, params.min_clients)?;
+            let secrets = cells::Secrets {
+                session: job.session,
+                me: job.me,
+                suite: params.suite,
+                group: &group,
+                common: bound.derive(job.session, "cells", &[]),
+                own: job.seed.derive(job.session, "cells", &[]),
+            };
+            Some(cells::client(&io, &shape, &secrets, features).await?)
+        }
+        _ => None,
+    };
+
     // Steps 3 to 8, offline: the trees. The client gets all leaves but those of its labels. Between
     // steps 5 and 7 the backend makes its preparations.
     io.phase(phases::OFFLINE).await;
     let seed = job.seed.derive(job.session, "influence", &[]);
     let choosing = offline::choose(&io, job.session, job.me, &job.labelling, seed).await?;
-    let context = job.distance_context(group, &bound, &clients);
+    let mut context = job.distance_context(group, &bound, &clients);
+    let slots = known.map(
+        |Known {
+             slots,
+             clients,
+             cells,
+         }| {
+            (context.clients, context.cells) = (clients, Some(cells));
+            slots
+        },
+    );
     let preparation = hamming::prepare(params.backend, params.bits, context)?;
     let prepared = io.run(preparation).await?;
     let trees = offline::puncture(&io, choosing).await?;
@@ -388,8 +421,12 @@ async fn run(
     drop(near);
 
     // docs/spec/distances.md, step 3: the backend brings the server the other distances.
-    io.run(hamming::client(codes.into_bits(), prepared)?)
-        .await?;
+    let mut codes = codes.into_bits();
+    if let Some(slots) = slots {
+        let seed = job.seed.derive(job.session, "dummies", &[]);
+        codes = slots.codes(&codes, &mut seed.prg());
+    }
+    io.run(hamming::client(codes, prepared)?).await?;
 
     // Step 14, influence: the plan, which says how many unlabelled rows there are.
     io.phase(phases::INFLUENCE).await;

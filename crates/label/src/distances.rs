@@ -71,7 +71,7 @@ impl Distances {
         taken.map(|key| ((key >> 32) as u16, *key as u32 as usize))
     }
 
-    /// Offers row `id` at `distance` from `row`.
+    /// Offers row `id` at `distance` from `row`. To offer the same again changes nothing.
     ///
     /// # Panics
     /// When there is no such row.
@@ -80,12 +80,13 @@ impl Distances {
         let near = &mut self.near[row * self.k..(row + 1) * self.k];
         let mut at = near.len();
         while at > 0 && near[at - 1] > key {
-            if at < near.len() {
-                near[at] = near[at - 1];
-            }
             at -= 1;
         }
+        if at > 0 && near[at - 1] == key {
+            return;
+        }
         if at < near.len() {
+            near.copy_within(at..self.k - 1, at + 1);
             near[at] = key;
             let farthest = (near[self.k - 1] >> 32).min(u64::from(u16::MAX)) as u16;
             self.limit[row] = self.limit[row].min(farthest);
@@ -120,23 +121,58 @@ impl Distances {
     fn take_row(&mut self, row: usize, first: usize, distances: &[u16]) {
         for (chunk, values) in distances.chunks(CHUNK).enumerate() {
             let base = first + chunk * CHUNK;
-            let limit = self.limit[row];
             let limits = &self.limit[base..base + values.len()];
-            let near = |(value, other): (&u16, &u16)| u16::from(*value <= (*other).max(limit));
-            if values.iter().zip(limits).map(near).fold(0, |a, b| a | b) == 0 {
-                continue;
-            }
-            for (lane, distance) in values.iter().enumerate() {
-                let other = base + lane;
-                if *distance <= self.limit[row] {
-                    self.offer(row, *distance, other);
-                }
-                if *distance <= self.limit[other] {
-                    self.offer(other, *distance, row);
+            if any_near(values, limits, self.limit[row]) {
+                for (lane, distance) in values.iter().enumerate() {
+                    self.offer_both(row, base + lane, *distance);
                 }
             }
         }
     }
+
+    fn offer_both(&mut self, row: usize, other: usize, distance: u16) {
+        if distance <= self.limit[row] {
+            self.offer(row, distance, other);
+        }
+        if distance <= self.limit[other] {
+            self.offer(other, distance, row);
+        }
+    }
+
+    /// Offers the distances between the global rows `left` and `right`, row after row, without
+    /// those of `nobody`. A pair may come again, at the same distance.
+    pub(crate) fn take_rows(
+        &mut self,
+        left: &[u32],
+        right: &[u32],
+        nobody: u32,
+        distances: &[u16],
+    ) {
+        // Limits only fall. So what is above an old one is above a new one.
+        let limit = |row: &u32| self.limit.get(*row as usize).copied().unwrap_or(0);
+        let limits: Vec<u16> = right.iter().map(limit).collect();
+        let rows = left.iter().zip(distances.chunks_exact(right.len().max(1)));
+        for (row, distances) in rows.filter(|(row, _)| **row != nobody) {
+            let row = *row as usize;
+            let chunks = distances.chunks(CHUNK).zip(limits.chunks(CHUNK));
+            for ((values, limits), others) in chunks.zip(right.chunks(CHUNK)) {
+                if !any_near(values, limits, self.limit[row]) {
+                    continue;
+                }
+                for (distance, other) in values.iter().zip(others) {
+                    if *other != nobody {
+                        self.offer_both(row, *other as usize, *distance);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Whether a value is at most `limit`, or at most the limit in its place.
+fn any_near(values: &[u16], limits: &[u16], limit: u16) -> bool {
+    let near = |(value, other): (&u16, &u16)| u16::from(*value <= (*other).max(limit));
+    values.iter().zip(limits).map(near).fold(0, |a, b| a | b) != 0
 }
 
 impl Sink for Distances {

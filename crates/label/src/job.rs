@@ -3,11 +3,12 @@
 use serde::{Deserialize, Serialize};
 use undertone_job::{Entries, Fault, Fields, Job as _, Known, settle};
 
+use crate::cells::Cells;
 use crate::input::{MAX_CLASSES, check_foreign_names};
 use crate::params::Params;
 
 /// The parameters of label propagation over the rows of all clients.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Job {
     /// Codes, graph, backend and sums.
     #[serde(flatten)]
@@ -15,6 +16,16 @@ pub struct Job {
     /// Whether a first session computes the mean and the deviation of every feature over all
     /// clients. Clients then bring the features to mean 0 and deviation 1.
     pub standardise: bool,
+    /// The number of cells within which rows are compared, for many rows: one for every 400 rows or
+    /// so of all clients. Clients first compute their centres, by sums with noise. 0 compares all
+    /// rows. Takes psm, sketch or clear.
+    pub cells: usize,
+    /// The number of nearest cells that each row names to the server, if there are cells: 1 to 16.
+    /// More find more of the nearest rows.
+    pub probes: usize,
+    /// ε of a row, for all that other clients learn of the centres and sizes of cells: 0.1 to 16.
+    /// δ is 1/(10 n) for n rows of all clients.
+    pub cells_epsilon: f64,
     /// The number of classes: 2 to 65536, or 0 to leave it to the clients. Default: the number of
     /// `class_names`.
     #[serde(with = "settle::count")]
@@ -22,6 +33,20 @@ pub struct Job {
     /// The name of each class. Without names, clients whose labels are names need the same classes
     /// in the same order.
     pub class_names: Vec<String>,
+}
+
+impl Default for Job {
+    fn default() -> Self {
+        Self {
+            params: Params::default(),
+            standardise: false,
+            cells: 0,
+            probes: Cells::PROBES,
+            cells_epsilon: Cells::USUAL_EPSILON,
+            classes: None,
+            class_names: Vec::new(),
+        }
+    }
 }
 
 /// What follows: `classes` from their names, and `malicious_server` from the clients' keys. The
@@ -47,7 +72,7 @@ impl undertone_job::Job for Job {
     }
 
     fn check(&self) -> Result<(), Fault> {
-        self.params.check().map_err(Fault::new)?;
+        self.with_cells().check().map_err(Fault::new)?;
         check_foreign_names(&self.class_names).map_err(|error| Fault::of("class_names", error))?;
         let why = match (self.classes.unwrap_or(0), self.class_names.len()) {
             (0, 0) => return Ok(()),
@@ -72,7 +97,8 @@ impl undertone_job::Job for Job {
 
     fn fields(&self) -> Fields {
         let names = Some(&self.class_names).filter(|names| !names.is_empty());
-        self.params.fields().with([
+        let cells = self.stated_cells().fields();
+        self.params.fields().with(cells).with([
             ("classes", self.classes.into()),
             ("class_names", names.cloned().into()),
             ("standardise", self.standardise.into()),
@@ -85,6 +111,21 @@ impl Job {
     pub fn agreed(&self) -> Params {
         Params {
             job: Some(self.digest()),
+            ..self.with_cells()
+        }
+    }
+
+    fn stated_cells(&self) -> Cells {
+        Cells {
+            cells: self.cells,
+            probes: self.probes,
+            epsilon: self.cells_epsilon,
+        }
+    }
+
+    fn with_cells(&self) -> Params {
+        Params {
+            cells: (self.cells > 0).then(|| self.stated_cells()),
             ..self.params
         }
     }

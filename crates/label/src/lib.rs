@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod application;
+pub mod cells;
 mod classes;
 mod client;
 pub mod codes;
@@ -35,6 +36,7 @@ mod tie;
 mod transfers;
 
 pub use application::{Client, Ended, Gained, Server};
+pub use cells::Cells;
 pub use classes::renumber;
 pub use client::{Input, Outcome, client};
 pub use codes::{Codes, Together};

@@ -9,6 +9,7 @@ use undertone_job::{Fields, settle};
 use undertone_party::SessionId;
 use undertone_sum::{Audience, Rules, Shape, Suite, Trust, Wiring};
 
+use crate::cells::Cells;
 use crate::input::InputError;
 
 /// How the graph weighs similarities and how clients scale scores.
@@ -98,6 +99,10 @@ pub struct Params {
     /// a roster no.
     #[serde(rename = "malicious_server", with = "settle::flag")]
     pub trust: Trust,
+    /// The cells within which rows are compared. None: all rows are. Jobs state them beside these
+    /// parameters.
+    #[serde(skip)]
+    pub cells: Option<Cells>,
     /// The digest of the job that these parameters are part of. None if they are all that the
     /// parties agree on.
     #[serde(skip)]
@@ -131,6 +136,7 @@ impl Default for Params {
             min_clients: 3,
             trust: Trust::SemiHonest,
             suite: Suite::Aes128Ctr,
+            cells: None,
             job: None,
         }
     }
@@ -155,6 +161,14 @@ impl Params {
         }
         if self.min_clients < 2 {
             return refuse("min_clients", self.min_clients.to_string(), "2 or more");
+        }
+        let Some(cells) = &self.cells else {
+            return Ok(());
+        };
+        cells.check()?;
+        if !self.backend.takes_cells() {
+            let range = "0 with this backend; cells take --backend psm, sketch or clear";
+            return refuse("cells", cells.cells.to_string(), range);
         }
         Ok(())
     }
@@ -191,6 +205,13 @@ impl Params {
     /// The digest by which the parties of label propagation compare their parameters: that of the
     /// job if they are part of one.
     pub fn digest(&self) -> [u8; 32] {
-        self.job.unwrap_or_else(|| self.fields().digest("label"))
+        self.job.unwrap_or_else(|| {
+            let fields = self.fields();
+            let fields = match &self.cells {
+                None => fields,
+                Some(cells) => fields.with(cells.fields()),
+            };
+            fields.digest("label")
+        })
     }
 }

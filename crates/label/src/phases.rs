@@ -8,6 +8,9 @@ use undertone_sum as sum;
 /// Keys, roster, group seed.
 pub const SETUP: Phase = group::PHASE;
 
+/// The clients learn centres of cells, and name the cells of their rows. Only if a job has cells.
+pub const CELLS: Phase = crate::cells::PHASE;
+
 /// The preparation of distances and influences, before there are codes.
 pub const OFFLINE: Phase = hamming::OFFLINE;
 
@@ -39,8 +42,9 @@ pub const LABELS: Phase = Phase {
 };
 
 /// All phases, in order. The four of the secure sum come before the labels.
-pub const ALL: [Phase; 11] = [
+pub const ALL: [Phase; 12] = [
     SETUP,
+    CELLS,
     OFFLINE,
     CODES,
     DISTANCES,

@@ -8,6 +8,7 @@ use undertone_setup::roster::enough;
 use undertone_setup::seal::Channel;
 use undertone_sum as sum;
 
+use crate::cells::{self, Gathered, Slots};
 use crate::client::rules;
 use crate::distances::Distances;
 use crate::graph::Graph;
@@ -133,6 +134,14 @@ async fn run(
     // LWE-15
     hamming::check_rows(params.backend, &clients.rows)?;
 
+    // docs/spec/cells.md: the cells of all rows.
+    let mut slots = None;
+    if let Some(cells) = params.cells {
+        io.phase(cells::PHASE).await;
+        let shape = cells::Shape::new(cells, &clients, params.min_clients)?;
+        slots = Some(cells::server(&io, &shape).await?);
+    }
+
     // Steps 3 to 8, offline: the trees that later mask influences.
     io.phase(phases::OFFLINE).await;
     let mut trees = offline::grow(&io, session, &clients, &seed).await?;
@@ -140,31 +149,60 @@ async fn run(
     // docs/spec/distances.md, steps 1 and 2: label flags, and the nearest rows within each client.
     io.phase(phases::DISTANCES).await;
     let mut gather = Gather::new(&clients, admitted.channels, &params);
+    for (place, slots) in slots.iter().flatten().enumerate() {
+        gather.clients[place].remains &= slots.is_some();
+    }
     while let due = gather.due()
         && !due.is_empty()
     {
         gather.receive(io.recv_all(&due).await)?;
     }
+    let remains: Vec<bool> = gather.clients.iter().map(|client| client.remains).collect();
     let (mut members, channels, near) = gather.finish(params.neighbours);
     enough(&members)?;
+    let slots = slots.map(|slots| {
+        let there = slots
+            .into_iter()
+            .zip(remains)
+            .filter(|(_, remains)| *remains);
+        there.filter_map(|(slots, _)| slots).collect::<Vec<Slots>>()
+    });
 
     // docs/spec/distances.md, steps 3 and 4: distances between clients, by the backend.
-    let rows = |member: &Member| (member.id, member.labelled.len());
+    let rows = |(place, member): (usize, &Member)| match &slots {
+        None => (member.id, member.labelled.len()),
+        Some(slots) => (member.id, slots[place].rows().len()),
+    };
+    let sizes = |slots: &Slots| slots.sizes().to_vec();
+    let cells = slots.as_ref().map(|slots| {
+        let sizes: Vec<Vec<usize>> = slots.iter().map(sizes).collect();
+        hamming::Cells::new(&sizes)
+    });
     let context = ServerContext {
         backend: params.backend,
         bits: params.bits,
-        clients: members.iter().map(rows).collect(),
+        clients: members.iter().enumerate().map(rows).collect(),
+        cells: cells.transpose()?,
         channels,
         suite: params.suite,
         min_clients: params.min_clients,
         phe: params.phe,
     };
-    let collected = io.run(hamming::server(context, near)?).await?;
-    let above = collected.above;
-    let mut remains = collected.remains.iter();
-    members.retain(|_| remains.next() == Some(&true));
+    let (near, remains, above) = match slots {
+        None => {
+            let ended = io.run(hamming::server(context, near)?).await?;
+            (ended.sink, ended.remains, ended.above)
+        }
+        Some(slots) => {
+            let sink = Gathered::new(near, &slots);
+            let ended = io.run(hamming::server(context, sink)?).await?;
+            (ended.sink.into_distances(), ended.remains, ended.above)
+        }
+    };
+    let mut there = remains.iter();
+    members.retain(|_| there.next() == Some(&true));
     enough(&members)?;
-    let distances = collected.sink.retain(&collected.remains);
+    let distances = near.retain(&remains);
     // LABEL-8
     let (n, k) = (distances.rows(), params.neighbours);
     if k >= n {

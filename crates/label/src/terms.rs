@@ -8,6 +8,7 @@ use undertone_hamming::Backend;
 use undertone_job::terms::Insist;
 use undertone_job::{Fault, settle};
 
+use crate::cells::Cells;
 use crate::job::Job;
 use crate::params::{MAX_ALPHA, Params};
 
@@ -166,6 +167,9 @@ pub struct Terms {
     /// Whether jobs may standardise features. They tell every client the mean and the deviation of
     /// each feature over all clients.
     pub standardise: bool,
+    /// Most ε of a job with cells. Other clients learn noisy sums of features and sizes of cells,
+    /// the server the cells of each row. 0 allows no cells.
+    pub max_cells_epsilon: f64,
     /// Codes, the graph and backends.
     #[serde(flatten)]
     pub propagation: PropagationTerms,
@@ -177,6 +181,7 @@ impl Default for Terms {
             min_clients: 3,
             malicious_server: Insist::Signed,
             standardise: true,
+            max_cells_epsilon: Cells::USUAL_EPSILON,
             propagation: PropagationTerms::default(),
         }
     }
@@ -188,6 +193,7 @@ impl undertone_job::Terms<Job> for Terms {
             min_clients: 0,
             malicious_server: Insist::Never,
             standardise: true,
+            max_cells_epsilon: f64::MAX,
             propagation: PropagationTerms::anything(),
         }
     }
@@ -204,6 +210,13 @@ impl undertone_job::Terms<Job> for Terms {
         if job.standardise && !self.standardise {
             let why = "the job tells every client means and deviations over all clients' features";
             return Err(Fault::of("standardise", why));
+        }
+        if job.cells > 0 && !(job.cells_epsilon <= self.max_cells_epsilon) {
+            let why = format!(
+                "the job has cells with epsilon {}, this client allows at most {}",
+                job.cells_epsilon, self.max_cells_epsilon
+            );
+            return Err(Fault::of("max_cells_epsilon", why));
         }
         self.propagation.check(&job.params)
     }
@@ -244,6 +257,8 @@ mod tests {
             ..usual
         };
         refused(&alone, |job| job.standardise = true, "standardise");
+        let cells: fn(&mut Job) = |job| (job.cells, job.cells_epsilon) = (9, 4.1);
+        refused(&alone, cells, "max_cells_epsilon");
     }
 
     #[test]

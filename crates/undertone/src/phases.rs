@@ -10,7 +10,7 @@ use undertone_party::Phase;
 use crate::rounds;
 
 /// All phases, in the order of their numbers.
-pub const ALL: [Phase; 28] = [
+pub const ALL: [Phase; 29] = [
     label::SETUP,
     label::OFFLINE,
     label::CODES,
@@ -39,4 +39,5 @@ pub const ALL: [Phase; 28] = [
     undertone_fedgraph::SOFT_VOTE,
     undertone_fedgraph::TRAINING,
     undertone_fedgraph::PREDICTION,
+    label::CELLS,
 ];

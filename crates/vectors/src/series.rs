@@ -189,7 +189,7 @@ impl Case {
         for me in &self.members {
             let (me, sums, group) = (*me, Arc::clone(&self.sums), self.group(*me));
             let series =
-                group.and_then(|group| Series::new(SESSION, self.name, self.suite, me, group));
+                group.and_then(|group| Series::new(SESSION, self.name, self.suite, me, &group));
             let mut series = series.map_err(|_| Error::Missing("a series"))?;
             let script = Script::new(SUMS, move |io| async move {
                 let mut learned = Vec::new();

@@ -340,7 +340,7 @@ impl Client {
 
     fn series(&self, group: Group) -> Result<Series, Abort> {
         let (suite, me) = (self.job.suite, self.me);
-        Series::new(self.context, "feature graph", suite, me, group)
+        Series::new(self.context, "feature graph", suite, me, &group)
     }
 
     async fn vote(

@@ -287,6 +287,7 @@ mod tests {
         let seed = || Seed::from_bytes([1; 32]);
         let session = SessionId([1; 32]);
         let ctx = ClientContext {
+            cells: None,
             session,
             me,
             clients: vec![(me, 1)],

@@ -10,13 +10,16 @@ use undertone_setup::roster::enough;
 use undertone_setup::seal::Channel;
 
 use super::super::{ClientContext, weight};
-use super::{Masks, SERVER, Shape, Tiles, bit_products, joined, packed, part, products};
+use super::{Masks, SERVER, Shape, Tiles, bit_products, cells, joined, packed, part, products};
+use crate::cells::Cells;
 use crate::tiles::Block;
 
 /// A client and its current attempt.
 #[derive(Debug)]
 pub(in super::super) struct Client {
     roster: Vec<(PartyId, usize)>,
+    /// The cells of all on the roster.
+    cells: Cells,
     id: PartyId,
     codes: BitMatrix,
     masks: Masks,
@@ -35,6 +38,7 @@ impl Client {
             session,
             me,
             clients,
+            cells: all,
             seed,
             suite,
             server,
@@ -49,12 +53,14 @@ impl Client {
             )));
         }
         Ok(Self {
-            roster: clients,
             id: me,
             shape: Shape {
                 bits: codes.columns(),
                 clients: Vec::new(),
+                cells: Cells::one([]),
             },
+            cells: cells(all, &clients),
+            roster: clients,
             codes,
             masks: Masks {
                 session,
@@ -80,28 +86,37 @@ impl Client {
             self.attempt(clients)?;
             io.pause().await;
 
-            // Step 2: the masked codes, in tiles of rows.
-            let mut sent = 0;
-            loop {
-                let rows = self.shape.window(sent, self.codes.rows());
-                sent = rows.end;
-                let message = self.masked_codes(rows)?;
-                io.send(SERVER, message);
-                io.pause().await;
-                if sent == self.codes.rows() {
-                    break;
-                }
-            }
-
-            // Step 3: its half of every tile of distances to other clients.
-            let all = vec![true; self.shape.clients.len()];
-            let mut tiles = Tiles::new(&all, Some(self.me));
-            while let Some((left, right)) = tiles.next(&self.shape.clients) {
-                let message = self.half(left, right)?;
-                io.send(SERVER, message);
-                io.pause().await;
+            for cell in 0..self.shape.cells.len() {
+                self.cell(&io, cell).await?;
             }
         }
+    }
+
+    /// Its messages about the rows of a cell.
+    async fn cell(&mut self, io: &Io, cell: usize) -> Result<(), Abort> {
+        // Step 2: the masked codes, in tiles of rows.
+        let due = self.shape.cells.range(self.me, cell);
+        let mut sent = due.start;
+        loop {
+            let rows = self.shape.window(sent, due.end);
+            sent = rows.end;
+            let message = self.masked_codes(rows)?;
+            io.send(SERVER, message);
+            io.pause().await;
+            if sent == due.end {
+                break;
+            }
+        }
+
+        // Step 3: its half of every tile of distances to other clients.
+        let all = vec![true; self.shape.clients.len()];
+        let mut tiles = Tiles::new(cell, &all, Some(self.me));
+        while let Some((left, right)) = tiles.next(&self.shape.cells) {
+            let message = self.half(left, right)?;
+            io.send(SERVER, message);
+            io.pause().await;
+        }
+        Ok(())
     }
 
     /// The participants that the server names.
@@ -152,6 +167,12 @@ impl Client {
             self.kept = [None, None];
         }
         self.me = clients.partition_point(|(id, _)| *id < self.id);
+        let roster = self.roster.iter();
+        let places = clients.iter().filter_map(|client| {
+            let mut roster = roster.clone();
+            roster.position(|other| other == client)
+        });
+        self.shape.cells = self.cells.select(places);
         self.shape.clients = clients;
         Ok(())
     }

@@ -32,6 +32,7 @@ use undertone_party::{PartyId, SessionId};
 pub(super) use client::Client;
 pub(super) use server::Server;
 
+use crate::cells::Cells;
 use crate::tiles::Block;
 use undertone_kdf::Seed;
 use undertone_setup::seal::TAG_LEN;
@@ -49,6 +50,8 @@ struct Shape {
     /// The clients and their numbers of rows: at the server the roster, at a client those of this
     /// attempt.
     clients: Vec<(PartyId, usize)>,
+    /// The cells of their rows.
+    cells: Cells,
 }
 
 impl Shape {
@@ -61,53 +64,62 @@ impl Shape {
         pack::packed_len(self.width(), self.bits)
     }
 
-    /// The rows of the message that starts with row `first` of `rows`.
-    fn window(&self, first: usize, rows: usize) -> Range<usize> {
-        first..rows.min(first + ((TILE_BYTES - TAG_LEN) / self.row_len()).max(1))
+    /// The rows of the message that starts with row `first` of those that end with `end`.
+    fn window(&self, first: usize, end: usize) -> Range<usize> {
+        first..end.min(first + ((TILE_BYTES - TAG_LEN) / self.row_len()).max(1))
     }
 }
 
-/// The tiles of all pairs of participants, in order. If `of` names a client, only its pairs.
+/// The tiles of all pairs of participants in a cell, in order. If `of` names a client, only its
+/// pairs.
 #[derive(Debug, Default)]
 struct Tiles {
+    cell: usize,
     pairs: Vec<(usize, usize)>,
     at: usize,
+    /// Rows of the cell that have been paired.
     left: usize,
     right: usize,
 }
 
 impl Tiles {
-    fn new(set: &[bool], of: Option<usize>) -> Self {
+    fn new(cell: usize, set: &[bool], of: Option<usize>) -> Self {
         let places = || (0..set.len()).filter(|place| set[*place]);
         let pair = |j: usize| places().filter(move |k| *k > j).map(move |k| (j, k));
         let mine = |(j, k): &(usize, usize)| of.is_none_or(|me| me == *j || me == *k);
         Self {
+            cell,
             pairs: places().flat_map(pair).filter(mine).collect(),
             ..Self::default()
         }
     }
 
-    /// The next tile. Pairs without rows have none.
-    fn next(&mut self, clients: &[(PartyId, usize)]) -> Option<(Block, Block)> {
+    /// The next tile. Where one of a pair has no rows there is none.
+    fn next(&mut self, cells: &Cells) -> Option<(Block, Block)> {
         loop {
             let (j, k) = *self.pairs.get(self.at)?;
-            let (rows, columns) = (clients[j].1, clients[k].1);
-            if self.left >= rows || columns == 0 {
+            let (rows, columns) = (cells.range(j, self.cell), cells.range(k, self.cell));
+            if self.left >= rows.len() || columns.is_empty() {
                 (self.at, self.left, self.right) = (self.at + 1, 0, 0);
                 continue;
             }
-            let block = |client, first: usize, rows: usize| Block {
+            let block = |client, done: usize, rows: &Range<usize>| Block {
                 client,
-                rows: first..rows.min(first + SIDE),
+                rows: rows.start + done..rows.end.min(rows.start + done + SIDE),
             };
-            let tile = (block(j, self.left, rows), block(k, self.right, columns));
+            let tile = (block(j, self.left, &rows), block(k, self.right, &columns));
             self.right += SIDE;
-            if self.right >= columns {
+            if self.right >= columns.len() {
                 (self.left, self.right) = (self.left + SIDE, 0);
             }
             return Some(tile);
         }
     }
+}
+
+/// The cells of these clients: one if none are given.
+fn cells(cells: Option<Cells>, clients: &[(PartyId, usize)]) -> Cells {
+    cells.unwrap_or_else(|| Cells::one(clients.iter().map(|(_, rows)| *rows)))
 }
 
 /// The masks, from the seed that only clients have.

@@ -1,5 +1,7 @@
 //! The server's side of `psm`.
 
+use std::ops::Range;
+
 use rayon::prelude::*;
 use undertone_kernel::{Matrix16, pack};
 use undertone_party::{Abort, Io, PartyId, Payload};
@@ -7,7 +9,7 @@ use undertone_setup::roster::enough;
 use undertone_setup::seal::Channel;
 
 use super::super::{Collected, ServerContext};
-use super::{Shape, Tiles, part, products};
+use super::{Shape, Tiles, cells, part, products};
 use crate::tiles::{Block, Sink, Tile};
 
 /// The server and its current attempt.
@@ -22,6 +24,8 @@ pub(in super::super) struct Server<S> {
     /// The participants of this attempt, and those that have not dropped out.
     set: Vec<bool>,
     there: Vec<bool>,
+    /// The masked codes of a cell.
+    cell: usize,
     codes: Vec<Matrix16>,
 }
 
@@ -35,9 +39,11 @@ impl<S: Sink> Server<S> {
             empty: sink,
             there: set.clone(),
             set,
+            cell: 0,
             codes: Vec::new(),
             shape: Shape {
                 bits: ctx.bits,
+                cells: cells(ctx.cells, &ctx.clients),
                 clients: ctx.clients,
             },
         }
@@ -52,13 +58,15 @@ impl<S: Sink> Server<S> {
             io.send_all(self.participants());
             self.start();
 
-            // Step 2: the masked codes, in tiles of rows.
-            self.collect_codes(&io).await?;
+            for cell in 0..self.shape.cells.len() {
+                // Step 2: the masked codes, in tiles of rows.
+                self.collect_codes(&io, cell).await?;
 
-            // Step 3: both halves of every tile of distances.
-            let mut tiles = Tiles::new(&self.set, None);
-            while let Some((left, right)) = tiles.next(&self.shape.clients) {
-                self.collect_tile(&io, left, right).await?;
+                // Step 3: both halves of every tile of distances.
+                let mut tiles = Tiles::new(cell, &self.set, None);
+                while let Some((left, right)) = tiles.next(&self.shape.cells) {
+                    self.collect_tile(&io, left, right).await?;
+                }
             }
 
             // Step 4: if no client dropped out, send the same participants and finish.
@@ -91,11 +99,12 @@ impl<S: Sink> Server<S> {
         self.set.clone_from(&self.there);
         let threads = 0..rayon::current_num_threads();
         self.sinks = threads.map(|_| self.empty.fork()).collect();
-        let zero = || Matrix16::zero(0, self.shape.bits);
-        self.codes = self.shape.clients.iter().map(|_| zero()).collect();
     }
 
-    async fn collect_codes(&mut self, io: &Io) -> Result<(), Abort> {
+    async fn collect_codes(&mut self, io: &Io, cell: usize) -> Result<(), Abort> {
+        self.cell = cell;
+        let zero = || Matrix16::zero(0, self.shape.bits);
+        self.codes = self.shape.clients.iter().map(|_| zero()).collect();
         let mut due = self.set.clone();
         loop {
             let places: Vec<usize> = (0..due.len()).filter(|place| due[*place]).collect();
@@ -106,7 +115,7 @@ impl<S: Sink> Server<S> {
             let heard = io.recv_all(&ids.collect::<Vec<_>>()).await;
             for (place, (_, message)) in places.into_iter().zip(heard) {
                 self.take_codes(place, message)?;
-                let rows = self.shape.clients[place].1;
+                let rows = self.shape.cells.range(place, cell).len();
                 due[place] = self.there[place] && self.codes[place].rows() < rows;
             }
         }
@@ -165,7 +174,7 @@ impl<S: Sink> Server<S> {
 
     fn take_codes(&mut self, place: usize, message: Option<Payload>) -> Result<(), Abort> {
         let (width, len) = (self.shape.width(), self.shape.row_len());
-        let rows = self.shape.clients[place].1;
+        let rows = self.shape.cells.range(place, self.cell).len();
         let rows = self.shape.window(self.codes[place].rows(), rows).len();
         if let Some(bytes) = self.open(place, message, rows * len)? {
             let values: Vec<&mut [u16]> = self.codes[place].append(rows).collect();
@@ -175,10 +184,16 @@ impl<S: Sink> Server<S> {
         Ok(())
     }
 
+    /// The rows of a block, among those of its client in the cell.
+    fn within(&self, block: &Block) -> Range<usize> {
+        let first = self.shape.cells.range(block.client, self.cell).start;
+        block.rows.start - first..block.rows.end - first
+    }
+
     fn distances(&mut self, left: &Block, right: &Block, u: &[u8], v: &[u8]) -> Result<(), Abort> {
         let (width, bits) = (self.shape.width(), self.shape.bits);
         let (a, b) = (&self.codes[left.client], &self.codes[right.client]);
-        let mut values = products(a, left.rows.clone(), b, right.rows.clone());
+        let mut values = products(a, self.within(left), b, self.within(right));
         let columns = right.rows.len();
         let part = part(left.rows.len());
         // A part is whole bytes.

@@ -530,6 +530,7 @@ mod tests {
             },
         };
         let ctx = ClientContext {
+            cells: None,
             session: SESSION,
             me: ME,
             clients: vec![(ME, 3), (SENDER, 4)],

@@ -354,7 +354,7 @@ fn series() {
         server: Channel::new(SESSION, &secret_seed(31), ids[0], PartyId::SERVER),
         channels: others.map(channel).collect(),
     };
-    let mut series = Series::new(SESSION, "test", Suite::Aes128Ctr, ids[0], group).unwrap();
+    let mut series = Series::new(SESSION, "test", Suite::Aes128Ctr, ids[0], &group).unwrap();
     let owners = [Owner::Server, Owner::Client(ids[0]), Owner::Clients];
     let block = |owner| Block {
         owner,

@@ -271,7 +271,7 @@ async fn contribute(
     let group = io
         .run(group::client(rules, me, Vec::new(), None, seed)?)
         .await?;
-    let mut series = Series::new(rules.session, "bench", Suite::Aes128Ctr, me, group)?;
+    let mut series = Series::new(rules.session, "bench", Suite::Aes128Ctr, me, &group)?;
     let layout = Layout::plain(Owner::Server, words.len(), ids(clients))?;
     io.phase(TRAINING).await;
     for step in 0..SUMS {

@@ -49,8 +49,8 @@ fn digest(session: SessionId, name: &str, members: &[PartyId]) -> [u8; 32] {
 }
 
 impl Series {
-    /// The series `name` of the clients of a setup with sealed contributions. It takes the group,
-    /// so that no other series has its secrets.
+    /// The series `name` of the clients of a setup with sealed contributions. In one group no two
+    /// series may have the same name.
     ///
     /// # Errors
     /// [`Abort::Misuse`] when `me` is not in the group, or the group has no channel to a member.
@@ -59,7 +59,7 @@ impl Series {
         name: &str,
         suite: Suite,
         me: PartyId,
-        group: Group,
+        group: &Group,
     ) -> Result<Self, Abort> {
         let members: Vec<PartyId> = group.members.iter().map(|member| member.id).collect();
         let has_all = members

@@ -76,6 +76,7 @@ impl<S: Sink> DistanceSimulation<S> {
         let mut clients = Vec::with_capacity(codes.len());
         for ((id, codes), ends) in ids.into_iter().zip(codes).zip(group.clients) {
             let context = ClientContext {
+                cells: None,
                 session,
                 me: id,
                 clients: roster.clone(),
@@ -96,6 +97,7 @@ impl<S: Sink> DistanceSimulation<S> {
             clients.push((id, whole));
         }
         let context = ServerContext {
+            cells: None,
             backend,
             bits,
             clients: roster,
