@@ -230,6 +230,7 @@ fn endpoints(codes: &[BitMatrix]) -> (Vec<Endpoint<impl Party + use<>>>, Endpoin
     });
     let clients = clients.collect();
     let context = ServerContext {
+        session,
         cells: None,
         backend: Backend::Lwe,
         bits: codes[0].columns(),

@@ -174,6 +174,7 @@ fn too_many_rows_are_refused_before_anything_is_sent() {
         };
         let client = hamming::prepare(Backend::Lwe, 100, context);
         let context = ServerContext {
+            session,
             cells: None,
             backend: Backend::Lwe,
             bits: 100,
@@ -270,6 +271,7 @@ fn served(parts: [Parts; 3], ends: [bool; 3], order: u64) -> Result<usize, Strin
         })
         .collect();
     let context = ServerContext {
+        session,
         cells: None,
         backend: Backend::Lwe,
         bits: 100,

@@ -336,12 +336,12 @@ fn groups(seeds: &[u8]) -> Vec<Group> {
 
 /// The ends of a series after such a setup.
 fn series(seeds: &[u8]) -> Vec<Series> {
-    let groups = groups(seeds).into_iter().enumerate();
-    let end = |(index, group)| {
+    let groups = groups(seeds);
+    let end = |(index, group): (usize, &Group)| {
         let (id, me) = (rules(seeds.len()).session, PartyId::client(index));
         Series::new(id, "test", Suite::ChaCha20, me, group).unwrap()
     };
-    groups.map(end).collect()
+    groups.iter().enumerate().map(end).collect()
 }
 
 /// What a client sends of a block to which `who` contribute.
@@ -428,10 +428,10 @@ fn a_series_needs_a_channel_to_every_member() {
     let (id, me) = (rules(3).session, PartyId::client(0));
     let mut group = groups(&[1, 2, 3]).remove(0);
     group.channels.remove(&PartyId::client(2));
-    let refused = Series::new(id, "test", Suite::Aes128Ctr, me, group);
+    let refused = Series::new(id, "test", Suite::Aes128Ctr, me, &group);
     assert!(matches!(refused, Err(Abort::Misuse(_))));
     let group = groups(&[1, 2, 3]).remove(0);
-    let refused = Series::new(id, "test", Suite::Aes128Ctr, PartyId::client(5), group);
+    let refused = Series::new(id, "test", Suite::Aes128Ctr, PartyId::client(5), &group);
     assert!(matches!(refused, Err(Abort::Misuse(_))));
 }
 
@@ -496,7 +496,7 @@ fn uploads(seed: u8, steps: u32) -> Vec<Vec<u8>> {
         let script = Script::new(group::PHASE, move |io| async move {
             let group = setup(&io, 3, me, seed + me.index().unwrap() as u8).await?;
             io.phase(SUMS).await;
-            let mut series = Series::new(rules(3).session, "test", Suite::Aes128Ctr, me, group)?;
+            let mut series = Series::new(rules(3).session, "test", Suite::Aes128Ctr, me, &group)?;
             for step in 0..steps {
                 let words = vec![5u64; 64];
                 let layout = plain(Owner::Server, 64);

@@ -19,6 +19,7 @@
 #![forbid(unsafe_code)]
 
 mod cells;
+mod cellwise;
 mod context;
 mod lwe;
 mod pairwise;
@@ -33,7 +34,7 @@ use std::str::FromStr;
 
 use undertone_kernel::BitMatrix;
 use undertone_kernel::mask::Suite;
-use undertone_party::{Abort, PartyId, Phase, Script};
+use undertone_party::{Abort, PartyId, Phase, Script, SessionId};
 
 use crate::pairwise::Lobby;
 use crate::tiles::Sink;
@@ -131,11 +132,11 @@ impl Backend {
         }
     }
 
-    /// Whether it can compare the rows of each [cell](Cells) only.
-    pub fn takes_cells(self) -> bool {
+    /// Whether each two clients have a protocol of their own.
+    fn works_in_pairs(self) -> bool {
         match self {
-            Self::Clear | Self::Sketch | Self::Psm => true,
-            Self::Lwe | Self::Shade | Self::Phe => false,
+            Self::Clear | Self::Sketch | Self::Psm => false,
+            Self::Lwe | Self::Shade | Self::Phe => true,
         }
     }
 
@@ -192,6 +193,7 @@ pub struct Prepared(Basis);
 enum Basis {
     Plain,
     Psm(Box<ClientContext>),
+    Cellwise(Box<cellwise::Waiting>),
     Lwe(Box<lwe::Prepared>),
     Shade(Box<shade::Prepared>),
     Phe(Box<phe::Prepared>),
@@ -205,11 +207,17 @@ enum Basis {
 pub fn prepare(
     backend: Backend,
     bits: usize,
-    ctx: ClientContext,
+    mut ctx: ClientContext,
 ) -> Result<Script<'static, Prepared>, Abort> {
     check_bits(backend, bits)?;
+    check_cells(ctx.cells.as_ref(), &ctx.clients)?;
+    if backend.works_in_pairs()
+        && let Some(cells) = ctx.cells.take()
+    {
+        let waiting = cellwise::Waiting::new(backend, bits, ctx, cells);
+        return Ok(ready(Basis::Cellwise(Box::new(waiting))));
+    }
     check_rows(backend, &ctx.clients)?;
-    check_cells(backend, ctx.cells.as_ref(), &ctx.clients)?;
     Ok(match backend {
         Backend::Clear | Backend::Sketch => ready(Basis::Plain),
         Backend::Psm => ready(Basis::Psm(Box::new(ctx))),
@@ -249,6 +257,10 @@ pub fn client(codes: BitMatrix, prepared: Prepared) -> Result<Script<'static, ()
             let client = psm::Client::new(codes, *ctx)?;
             Script::new(PHASE, |io| client.run(io))
         }
+        Basis::Cellwise(waiting) => {
+            waiting.check(&codes)?;
+            Script::new(PHASE, |io| waiting.run(io, codes))
+        }
         Basis::Lwe(prepared) => {
             let client = lwe::Client::new(codes, *prepared)?;
             Script::new(PHASE, |io| client.run(io))
@@ -267,6 +279,8 @@ pub fn client(codes: BitMatrix, prepared: Prepared) -> Result<Script<'static, ()
 /// What the server needs.
 #[derive(Debug)]
 pub struct ServerContext {
+    /// The session id.
+    pub session: SessionId,
     /// The backend, the same at all clients.
     pub backend: Backend,
     /// Bits of a code.
@@ -308,10 +322,8 @@ pub fn server<S: Sink>(
     sink: S,
 ) -> Result<Script<'static, Collected<S>>, Abort> {
     check_bits(ctx.backend, ctx.bits)?;
-    check_rows(ctx.backend, &ctx.clients)?;
     check_channels(&ctx.clients, &ctx.channels)?;
-    check_cells(ctx.backend, ctx.cells.as_ref(), &ctx.clients)?;
-    let (bits, phe) = (ctx.bits, ctx.phe);
+    check_cells(ctx.cells.as_ref(), &ctx.clients)?;
     Ok(match ctx.backend {
         Backend::Clear | Backend::Sketch => {
             Script::new(PHASE, move |io| plain::collect(io, ctx, sink))
@@ -319,6 +331,24 @@ pub fn server<S: Sink>(
         Backend::Psm => {
             let server = psm::Server::new(ctx, sink);
             Script::new(PHASE, |io| server.run(io))
+        }
+        Backend::Lwe | Backend::Shade | Backend::Phe => match ctx.cells {
+            None => pairwise_server(ctx, sink)?,
+            Some(_) => Script::new(PHASE, |io| cellwise::collect(io, ctx, sink)),
+        },
+    })
+}
+
+/// The server's protocol where each two clients have one of their own, without cells.
+fn pairwise_server<S: Sink>(
+    ctx: ServerContext,
+    sink: S,
+) -> Result<Script<'static, Collected<S>>, Abort> {
+    check_rows(ctx.backend, &ctx.clients)?;
+    let (bits, phe) = (ctx.bits, ctx.phe);
+    Ok(match ctx.backend {
+        Backend::Clear | Backend::Sketch | Backend::Psm => {
+            return Err(Abort::Internal(format!("{} has no pairs", ctx.backend)));
         }
         Backend::Lwe => {
             let shape = lwe::Shape::new(bits)?;
@@ -356,16 +386,10 @@ pub fn check_rows(backend: Backend, clients: &[(PartyId, usize)]) -> Result<(), 
     }
 }
 
-fn check_cells(
-    backend: Backend,
-    cells: Option<&Cells>,
-    clients: &[(PartyId, usize)],
-) -> Result<(), Abort> {
-    let Some(cells) = cells else { return Ok(()) };
-    if !backend.takes_cells() {
-        return Err(Abort::Misuse(format!("{backend} compares all rows")));
-    }
-    cells.check(clients.iter().map(|(_, rows)| *rows))
+fn check_cells(cells: Option<&Cells>, clients: &[(PartyId, usize)]) -> Result<(), Abort> {
+    cells.map_or(Ok(()), |cells| {
+        cells.check(clients.iter().map(|(_, rows)| *rows))
+    })
 }
 
 /// Checks the length of codes: LWE-1 where the backend is `lwe`.

@@ -18,7 +18,7 @@ pub struct Job {
     pub standardise: bool,
     /// The number of cells within which rows are compared, for many rows: one for every 400 rows or
     /// so of all clients. Clients first compute their centres, by sums with noise. 0 compares all
-    /// rows. Takes psm, sketch or clear.
+    /// rows.
     pub cells: usize,
     /// The number of nearest cells that each row names to the server, if there are cells: 1 to 16.
     /// More find more of the nearest rows.

@@ -162,15 +162,7 @@ impl Params {
         if self.min_clients < 2 {
             return refuse("min_clients", self.min_clients.to_string(), "2 or more");
         }
-        let Some(cells) = &self.cells else {
-            return Ok(());
-        };
-        cells.check()?;
-        if !self.backend.takes_cells() {
-            let range = "0 with this backend; cells take --backend psm, sketch or clear";
-            return refuse("cells", cells.cells.to_string(), range);
-        }
-        Ok(())
+        self.cells.map_or(Ok(()), |cells| cells.check())
     }
 
     /// The rules of the sum: `unlabelled` rows of `classes` scores, and, if classes are balanced,

@@ -164,6 +164,7 @@ mod tests {
         let ends = clients.map(|(id, _)| channel(SERVER, id, id));
         let shape = Shape { bits, clients: 2 };
         let ctx = ServerContext {
+            session: SESSION,
             cells: None,
             backend: Backend::Shade,
             bits,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use undertone_hamming::tiles::{Sink, Tile};
+use undertone_hamming::tiles::{Block, Sink, Tile};
 
 use super::Slots;
 use crate::distances::Distances;
@@ -11,30 +11,32 @@ use crate::distances::Distances;
 #[derive(Clone)]
 pub(crate) struct Gathered {
     near: Distances,
-    /// The global id of the row of each slot of each client, or [`DUMMY`].
-    rows: Arc<Vec<Vec<u32>>>,
+    /// The slots of each client.
+    slots: Arc<Vec<Slots>>,
 }
 
+/// The row of a dummy.
 const DUMMY: u32 = u32::MAX;
 
 impl Gathered {
     /// `near` has the nearest rows within each client. Client `j` has `slots[j]`.
-    pub(crate) fn new(near: Distances, slots: &[Slots]) -> Self {
-        let client = |(client, slots): (usize, &Slots)| {
-            let first = near.offset(client) as u32;
-            let rows = slots.rows().iter();
-            rows.map(|row| row.map_or(DUMMY, |row| first + row))
-                .collect()
-        };
-        Self {
-            rows: Arc::new(slots.iter().enumerate().map(client).collect()),
-            near,
-        }
+    pub(crate) fn new(near: Distances, slots: Vec<Slots>) -> Self {
+        let slots = Arc::new(slots);
+        Self { near, slots }
     }
 
     /// The nearest rows of all.
     pub(crate) fn into_distances(self) -> Distances {
         self.near
+    }
+
+    /// The global id of the row of each slot of a block.
+    fn rows(&self, block: &Block) -> Vec<u32> {
+        let first = self.near.offset(block.client) as u32;
+        let slots = self.slots[block.client].rows()[block.rows.clone()].iter();
+        slots
+            .map(|row| row.map_or(DUMMY, |row| first + row))
+            .collect()
     }
 }
 
@@ -42,7 +44,14 @@ impl Sink for Gathered {
     fn fork(&self) -> Self {
         Self {
             near: self.near.fork(),
-            rows: Arc::clone(&self.rows),
+            slots: Arc::clone(&self.slots),
+        }
+    }
+
+    fn between(&self, left: usize, right: usize) -> Self {
+        Self {
+            near: self.near.between(left, right),
+            slots: Arc::clone(&self.slots),
         }
     }
 
@@ -51,9 +60,7 @@ impl Sink for Gathered {
     }
 
     fn tile(&mut self, tile: &Tile<'_>) {
-        let rows = Arc::clone(&self.rows);
-        let left = &rows[tile.left.client][tile.left.rows.clone()];
-        let right = &rows[tile.right.client][tile.right.rows.clone()];
-        self.near.take_rows(left, right, DUMMY, tile.distances);
+        let (left, right) = (self.rows(tile.left), self.rows(tile.right));
+        self.near.take_rows(&left, &right, DUMMY, tile.distances);
     }
 }

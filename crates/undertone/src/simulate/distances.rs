@@ -97,6 +97,7 @@ impl<S: Sink> DistanceSimulation<S> {
             clients.push((id, whole));
         }
         let context = ServerContext {
+            session,
             cells: None,
             backend,
             bits,
