@@ -6,16 +6,16 @@ import sys
 import traceback
 
 sys.dont_write_bytecode = True
-from checks import (codes, cotrain, extension, fedgraph, garble, graph_network, jobs,
+from checks import (cells, codes, cotrain, extension, fedgraph, garble, graph_network, jobs,
                     labels_refused, lwe, messages, paillier, phe, psm, pssl, rounds, scaling,
                     schema, series, shade, sharing, sums, train)
 
 HERE = pathlib.Path(__file__).resolve().parent
 NOT_COMPUTED = {"digest": "digests of whole transcripts, not computed again"}
 CHECKS = {}
-for module in (codes, cotrain, extension, fedgraph, garble, graph_network, jobs, labels_refused,
-               lwe, messages, paillier, phe, psm, pssl, rounds, scaling, series, shade, sharing,
-               sums, train):
+for module in (cells, codes, cotrain, extension, fedgraph, garble, graph_network, jobs,
+               labels_refused, lwe, messages, paillier, phe, psm, pssl, rounds, scaling, series,
+               shade, sharing, sums, train):
     CHECKS |= module.CHECKS
 
 

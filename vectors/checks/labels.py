@@ -29,12 +29,15 @@ def tiles(entries):
 
 PARAMETERS = ("backend", "bits", "neighbours", "alpha", "variant", "suite", "min_clients",
               "malicious_server", "key_bits")
+CELLS = "cells", "probes", "cells_epsilon"
 
 
 def parameters(case):
-    """The digest of the parameters of label propagation."""
+    """The digest of the parameters of label propagation, and of cells where there are some."""
     fields = {name: case[name] for name in PARAMETERS}
-    return digest("label", fields | {"alpha": double(case["alpha"])})
+    fields |= {name: case[name] for name in CELLS if name in case}
+    reals = {name: double(fields[name]) for name in ("alpha", "cells_epsilon") if name in fields}
+    return digest("label", fields | reals)
 
 
 class Group:
@@ -110,6 +113,8 @@ class Setup(Group):
         for name in ("backend", "bits", "classes", "variant", "malicious_server", "suite"):
             setattr(self, name, case["parameters"][name])
         self.alpha, self.k = double(case["parameters"]["alpha"]), case["parameters"]["neighbours"]
+        self.dim = max((len(row) for client in self.clients
+                        for row in client.get("features") or []), default=0)
         super().__init__(unhex(case["session"]), [unhex(client["seed"]) for client in self.clients],
                          unhex(case["server_seed"]),
                          [unhex(client.get("identity") or "") or None for client in self.clients],
@@ -121,15 +126,13 @@ class Setup(Group):
         data = [struct.pack("<d", double(text) + 0.0) for row in rows for text in row]
         data += [unhex(text) for text in codes]
         labels = [label % 2**32 for label in client.get("given", [])]
-        text = ids(len(rows[0]) if rows else 0, len(rows or codes)) + b"".join(data) + ids(*labels)
+        text = ids(self.dim, len(rows or codes)) + b"".join(data) + ids(*labels)
         job = parameters(self.case["parameters"])
         digest = hashlib.sha256(b"undertone/v1/own input" + job + text).digest()
         return derive(self.seeds[place], self.session, "own input", digest)
 
     def advertisement(self, place):
-        client = self.clients[place]
-        features = len(client["features"][0]) if client.get("features") else 0
-        return (ids(self.sizes[place], features, self.classes) + self.names_digest() +
+        return (ids(self.sizes[place], self.dim, self.classes) + self.names_digest() +
                 parameters(self.case["parameters"]))
 
     def names_digest(self):

@@ -94,6 +94,11 @@ REASONS = [(re.compile(held), re.compile(made)) for held, made in (
     (r"in order, each once", "tags that do not ascend"),
     (r"their labels differ", "their labels differ"),
     (r"it has no clusters", "there are no clusters"),
+    (r"those of its rows and of its dummies", "not those of rows and dummies"),
+    (r"names a cell twice", "names a cell twice"),
+    (r"not on the roster, or is out of order", "not in the setup, or out of order"),
+    (r"sizes of cells that its rows cannot have", "sizes that its rows cannot have"),
+    (r"other sizes of cells than its own", "sizes that are not those of the receiver"),
     (r"not a finite number", "a value that is not finite"),
 )]
 

@@ -54,6 +54,57 @@ pub(crate) fn deal(
     Ok((dealt, Hidden(hidden.collect())))
 }
 
+/// Dimensions of the surface near which rows lie.
+const SURFACE: usize = 24;
+
+/// So many rows of all clients, near a surface of 24 dimensions and about a centre of their class.
+/// One in a hundred is labelled.
+pub(crate) fn near_a_surface(
+    clients: usize,
+    rows: usize,
+    features: usize,
+) -> Result<(Vec<(Rows, Labelling)>, Hidden), InputError> {
+    let random = |seed: u8, count: usize| {
+        let mut values = vec![0.0; count];
+        normal::fill(&mut Prg::new(&[seed; 32]), 0, &mut values);
+        values
+    };
+    let (centres, surface) = (random(3, CLASSES * features), random(4, SURFACE * features));
+    let places = random(5, rows * SURFACE);
+    let mut values = random(6, rows * features);
+    let lines = values.chunks_exact_mut(features);
+    for (row, (values, place)) in lines.zip(places.chunks_exact(SURFACE)).enumerate() {
+        let centre = &centres[row % CLASSES * features..][..features];
+        for (column, value) in values.iter_mut().enumerate() {
+            let along = place
+                .iter()
+                .zip(surface.iter().skip(column).step_by(features));
+            let along: f64 = along.map(|(place, axis)| place * axis).sum();
+            *value = 0.55 * centre[column] + along / 5.0 + 0.25 * *value;
+        }
+    }
+    let all = Features::new(features, values)?;
+    let truth: Vec<u16> = (0..rows).map(|row| (row % CLASSES) as u16).collect();
+    // Row i has class i mod 10: by tens, so that each client has all classes.
+    let client = |row: usize| row / CLASSES % clients;
+    let is_given = |row: usize| (row / CLASSES / clients).is_multiple_of(LABELLED * LABELLED);
+    let mut hidden = Vec::with_capacity(rows);
+    let mut of = |place: usize| {
+        let own: Vec<usize> = (0..rows).filter(|row| client(*row) == place).collect();
+        hidden.extend(
+            own.iter()
+                .map(|row| (!is_given(*row)).then_some(truth[*row])),
+        );
+        let given = own.iter().map(|row| is_given(*row).then_some(truth[*row]));
+        let labelling = Labelling::new(CLASSES, given.collect())?;
+        Ok((Rows::Features(all.select(&own)), labelling))
+    };
+    let dealt = (0..clients)
+        .map(&mut of)
+        .collect::<Result<_, InputError>>()?;
+    Ok((dealt, Hidden(hidden)))
+}
+
 /// Rows from ten clouds for clients with so many rows each, and the shape. One in eleven is
 /// labelled: each class in its turn.
 pub(crate) fn deal_unevenly(

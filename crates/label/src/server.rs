@@ -28,6 +28,9 @@ pub struct Report {
     pub distances: Distances,
     /// Which of these rows are labelled.
     pub labelled: Vec<bool>,
+    /// Pairs of rows of different clients that were compared. With cells, rows that share several
+    /// count several times, and dummies count, too.
+    pub compared: u64,
     /// How columns were solved.
     pub method: Method,
     /// The clients whose labels are in the scores.
@@ -191,6 +194,10 @@ async fn run(
         min_clients: params.min_clients,
         phe: params.phe,
     };
+    let compared = match &context.cells {
+        None => hamming::Cells::one(context.clients.iter().map(|(_, rows)| *rows)).pairs(),
+        Some(cells) => cells.pairs(),
+    };
     let (near, remains, above) = match slots {
         None => {
             let ended = io.run(hamming::server(context, near)?).await?;
@@ -245,6 +252,7 @@ async fn run(
         clients: joint.members.iter().map(|member| member.id).collect(),
         labelled: joint.members.into_iter().flat_map(|m| m.labelled).collect(),
         distances: joint.distances,
+        compared,
         method,
         contributors: total.contributors,
         warning: (!warnings.is_empty()).then(|| warnings.join("; ")),

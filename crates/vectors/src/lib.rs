@@ -2,6 +2,7 @@
 //! for each file that describes every field.
 #![forbid(unsafe_code)]
 
+pub mod cells;
 pub mod channels;
 pub mod cotrain;
 pub mod digests;
@@ -252,6 +253,7 @@ pub fn make() -> Result<Vec<File>, Error> {
     all.extend(lwe::files()?);
     all.extend(labels::files()?);
     all.extend(scaling::files()?);
+    all.extend(cells::files()?);
     all.extend(train::files()?);
     all.extend(garble::files()?);
     all.extend(cotrain::files()?);

@@ -35,6 +35,7 @@ case "$1 $2" in
   "bench distances")
     less=(--repeat 1 --rows 30)
     if has phe; then less=(--repeat 1 --rows 8); fi ;;
+  "bench cells") set -- bench cells; less=(--rows 800 --cells 2 --probes 1 --bits 256) ;;
   "bench clients") set -- "${@/200,1000/3,5}"; less=(--rows 20) ;;
   "bench pipeline") less=(--repeat 1 --rows 300 --labelled 30) ;;
   "bench sums") less=(--repeat 1 --entries 1000) ;;

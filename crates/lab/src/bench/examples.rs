@@ -16,6 +16,11 @@ Examples:
   undertone bench clients --clients 200,1000 --threads 2
   undertone bench clients --clients 5 --rows 4000 --bits 4096 --backend lwe";
 
+pub(super) const CELLS: &str = "\
+Examples:
+  undertone bench cells
+  undertone bench cells --rows 100000 --cells 250 --probes 5 --threads 2";
+
 pub(super) const DISTANCES: &str = "\
 Examples:
   undertone bench distances --rows 1000

@@ -1,5 +1,6 @@
 //! `undertone bench`.
 
+mod cells;
 mod clients;
 mod distances;
 mod examples;
@@ -32,6 +33,9 @@ pub enum Bench {
     /// Measure label propagation with many clients: what a pair of them costs in each phase
     #[command(after_help = examples::CLIENTS)]
     Clients(clients::Clients),
+    /// Measure cells: how many pairs of rows are compared, and how many of the nearest are found
+    #[command(after_help = examples::CELLS)]
+    Cells(cells::BenchCells),
     /// Measure a distance backend on random codes: time and bytes for each distance
     #[command(after_help = examples::DISTANCES)]
     Distances(distances::Distances),
@@ -72,6 +76,7 @@ impl Bench {
             Self::Pipeline(pipeline) => pipeline.run(show),
             Self::LabelPrivacy(privacy) => privacy.run(show),
             Self::Clients(clients) => clients.run(show),
+            Self::Cells(cells) => cells.run(show),
             Self::Distances(distances) => distances.run(show),
             Self::Network(network) => network.run(show),
             Self::Garble(garble) => garble.run(show),

@@ -113,6 +113,9 @@ impl Centres {
         for cell in short {
             let first = |best: usize, c: usize| if norms[c] > norms[best] { c } else { best };
             let longest = (0..norms.len()).fold(0, first);
+            if longest == cell {
+                continue;
+            }
             direction(prg, APART, &mut step);
             for column in 0..dim {
                 let (value, step) = (values[longest * dim + column], step[column]);

@@ -94,28 +94,23 @@ impl Cells {
 
 /// How much noise protects a row, by ε and the public numbers of a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Budget {
-    /// Parameter of each client's noise on each word of a sum.
-    pub(crate) sum_sigma: u64,
+pub struct Budget {
+    /// Parameter of each client's noise on each word of a sum, where a row has length 65,535.
+    pub sum_sigma: u64,
     /// Expected length of the noise in the sum of a cell, where a row has length 1.
-    pub(crate) length: f64,
+    pub length: f64,
     /// Parameter of the noise on the size of a cell.
-    pub(crate) size_sigma: u64,
+    pub size_sigma: u64,
     /// What is added to each size. Noise is at most this large, so that no size falls.
-    pub(crate) more: usize,
+    pub more: usize,
 }
 
 impl Budget {
-    /// The noise for `rows` rows of `dim` features of `clients` clients.
+    /// The noise for `rows` rows of `dim` features of `clients` clients, two or more.
     ///
     /// # Errors
     /// [`Abort::Misuse`] when there are too few rows for the cells, or for the noise.
-    pub(crate) fn new(
-        cells: &Cells,
-        clients: usize,
-        rows: usize,
-        dim: usize,
-    ) -> Result<Self, Abort> {
+    pub fn new(cells: &Cells, clients: usize, rows: usize, dim: usize) -> Result<Self, Abort> {
         let each = rows / cells.cells;
         if each < MIN_ROWS {
             return Err(Abort::Misuse(format!(
@@ -131,7 +126,7 @@ impl Budget {
         // A row that changes moves each sum by 2 at most.
         let sigma = (2.0 * f64::from(ROUNDS + 1) / rho).sqrt();
         // Others than the reader of a sum, of which a tenth may add no noise.
-        let honest = (clients - 1 - clients / 10).max(1) as f64;
+        let honest = clients.saturating_sub(1 + clients / 10).max(1) as f64;
         let own = sigma / honest.sqrt();
         let sum_sigma = (own * f64::from(1 << 16)).ceil() as u64;
         let length = own * (clients as f64 * dim as f64).sqrt();

@@ -84,6 +84,18 @@ pub struct Label {
         )
     )]
     backend: Option<Backend>,
+    #[arg(
+        long,
+        value_name = "N",
+        conflicts_with = "codes",
+        help = help(
+            "For many rows: compare only rows that share one of N cells, such as one for every 400 \
+             rows. Clients learn the centres of cells by sums with noise, the server the cells of \
+             each row. 0 compares all rows",
+            "cells"
+        )
+    )]
+    cells: Option<usize>,
     /// Randomise each client's labels with local differential privacy. Epsilon E is from 0.001 to
     /// 20; a smaller E keeps fewer labels. The noise protects neither features nor which rows have
     /// a label. Rows that come with a label keep it in the results [default: no noise]
@@ -168,6 +180,7 @@ impl Label {
             ("alpha", self.alpha.map(Value::from)),
             ("variant", text(self.variant.map(|name| name.to_string()))),
             ("backend", text(self.backend.map(|name| name.to_string()))),
+            ("cells", self.cells.map(Value::from)),
             ("standardise", self.standardise.then(|| true.into())),
             (
                 "malicious_server",
@@ -187,6 +200,9 @@ impl Label {
         let job: Job = self.common.job(own)?;
         if self.codes && job.standardise {
             return Err(Failure::usage("standardise needs features, not --codes"));
+        }
+        if self.codes && job.cells > 0 {
+            return Err(Failure::usage("cells need features, not --codes"));
         }
         let is_set = |key: &str| self.common.set.iter().any(|(other, _)| other == key);
         if is_set("key_bits") && job.params.backend != Backend::Phe {
