@@ -204,6 +204,34 @@ async fn what_goes_to_many_clients_is_uploaded_once() {
     assert!(report.socket_sent > report.bytes_sent + report.relayed_bytes);
 }
 
+/// The rows of digits. Rows are compared within cells.
+#[tokio::test(flavor = "multi_thread")]
+async fn with_cells() {
+    let digits = dataset("digits").unwrap();
+    let Rows::Features(features) = &digits.rows else {
+        panic!("features");
+    };
+    let clients = (0..3).map(|client| {
+        let rows: Vec<usize> = (client..features.rows()).step_by(3).collect();
+        let label = |row: &usize| digits.labels[*row].filter(|_| row % 5 == 0);
+        let labels = rows.iter().map(label).collect();
+        (
+            Rows::Features(features.select(&rows)),
+            Labelling::new(10, labels).unwrap(),
+        )
+    });
+    let clients: Vec<_> = clients.collect();
+    for backend in [Backend::Psm, Backend::Lwe] {
+        let job = Job {
+            cells: 6,
+            probes: 2,
+            classes: Some(10),
+            ..Labels::job(backend, 200, 3)
+        };
+        compare(job, clients.clone()).await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn with_signatures() {
     let mut job = Labels::job(Backend::Psm, 200, 3);

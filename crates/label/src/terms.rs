@@ -211,7 +211,7 @@ impl undertone_job::Terms<Job> for Terms {
             let why = "the job tells every client means and deviations over all clients' features";
             return Err(Fault::of("standardise", why));
         }
-        if job.cells > 0 && !(job.cells_epsilon <= self.max_cells_epsilon) {
+        if job.cells > 0 && !(0.0..=self.max_cells_epsilon).contains(&job.cells_epsilon) {
             let why = format!(
                 "the job has cells with epsilon {}, this client allows at most {}",
                 job.cells_epsilon, self.max_cells_epsilon

@@ -90,6 +90,19 @@ def parties(rows: Any, known: Any, **rules: Any) -> tuple[Any, list[Any]]:
     return server, clients
 
 
+def test_cells_compare_rows_that_share_one(digits: Callable[..., Any]) -> None:
+    rows, known, truth = digits(3, 0.2, 2)
+    run = undertone.label(rows, known, bits=512, cells=8, probes=2)
+    assert accuracy(run, known, truth) > 0.85
+    with pytest.raises(undertone.AbortError, match="a cell must have 200 rows on average"):
+        undertone.label(rows, known, bits=512, cells=60)
+    with pytest.raises(ValueError, match="probes"):
+        undertone.LabelJob(cells=8)
+    server, clients = parties(rows, known, cells=8, probes=2, backend="psm")
+    undertone.run(server, clients)
+    assert accuracy([client.result().labels for client in clients], known, truth) > 0.85
+
+
 def test_parties_without_io(digits: Callable[..., Any]) -> None:
     rows, known, truth = digits(3, 0.2, 2)
     server, clients = parties(rows, known)

@@ -73,7 +73,9 @@ struct Case {
     comment: &'static str,
     params: Params,
     cells: Cells,
-    rows: [usize; 3],
+    rows: &'static [usize],
+    /// Features in a row.
+    dim: usize,
 }
 
 const SEED: [u8; 32] = [57; 32];
@@ -91,18 +93,20 @@ impl Case {
     fn data(&self) -> Result<Vec<(Rows, Labelling)>, Error> {
         let mut prg = Prg::new(&[58; 32]);
         let mut data = Vec::new();
-        for rows in self.rows {
+        for rows in self.rows.iter().copied() {
             let (mut values, mut labels) = (Vec::new(), Vec::new());
             for row in 0..rows {
                 let class = row % 3;
                 let far = [[3.0, 0.5], [2.0, 2.0], [-0.5, 3.0]][class];
-                // Few digits, so that files stay short.
-                let near = || (prg.unit() * 64.0).floor() / 64.0 - 0.5;
-                let mut near = near;
-                values.extend(far.map(|value| value + near()));
+                // Few digits, so that files stay short. In three dimensions rows are everywhere.
+                let mut near = || (prg.unit() * 64.0).floor() / 64.0 - 0.5;
+                match self.dim {
+                    2 => values.extend(far.map(|value| value + near())),
+                    dim => values.extend((0..dim).map(|_| near() - 0.008)),
+                }
                 labels.push((row % 5 == 0).then_some(class as u16));
             }
-            let features = Features::new(2, values)?;
+            let features = Features::new(self.dim, values)?;
             data.push((Rows::Features(features), Labelling::new(3, labels)?));
         }
         Ok(data)
@@ -148,7 +152,7 @@ impl Case {
             let id = PartyId::client(place);
             clients.push(CellsClient {
                 seed: hex(simulated::party(&seed, session, id).expose()),
-                features: features.values().chunks(2).map(doubles).collect(),
+                features: features.values().chunks(self.dim).map(doubles).collect(),
                 given: given.labels().iter().map(number).collect(),
             });
         }
@@ -158,7 +162,7 @@ impl Case {
             epsilon,
         } = self.cells;
         let all = self.rows.iter().sum();
-        let budget = Budget::new(&self.cells, self.rows.len(), all, 2);
+        let budget = Budget::new(&self.cells, self.rows.len(), all, self.dim);
         let Budget {
             sum_sigma,
             length,
@@ -187,6 +191,23 @@ impl Case {
     }
 }
 
+/// A run with two cells, with these parameters otherwise.
+pub(crate) fn simulation(params: Params) -> Result<Simulation, Error> {
+    let cells = Cells {
+        cells: 2,
+        probes: 2,
+        epsilon: 16.0,
+    };
+    let case = Case {
+        comment: "",
+        params,
+        cells,
+        rows: &[151, 120, 135],
+        dim: 2,
+    };
+    case.simulation()
+}
+
 /// The files of this operation.
 ///
 /// # Errors
@@ -209,7 +230,8 @@ pub fn files() -> Result<Vec<File>, Error> {
             comment: "three clients, four cells, of which random directions leave some empty",
             params,
             cells: cells(4, 2, 4.0),
-            rows: [310, 250, 290],
+            rows: &[310, 250, 290],
+            dim: 2,
         },
         Case {
             comment: "one cell for each row, much noise, ChaCha20, backend clear",
@@ -219,7 +241,15 @@ pub fn files() -> Result<Vec<File>, Error> {
                 ..params
             },
             cells: cells(2, 1, 1.5),
-            rows: [0, 301, 150],
+            rows: &[0, 301, 150],
+            dim: 2,
+        },
+        Case {
+            comment: "twelve clients, of which one may add no noise; rows in all directions",
+            params,
+            cells: cells(6, 3, 4.0),
+            rows: &[101; 12],
+            dim: 3,
         },
     ];
     let made: Result<Vec<CellsCase>, Error> = cases.iter().map(Case::case).collect();

@@ -83,6 +83,20 @@ pub fn files() -> Result<Vec<File>, Error> {
             },
         )?);
     }
+    for backend in Backend::ALL {
+        let params = Params {
+            bits: 70,
+            neighbours: 3,
+            backend,
+            phe: Phe::insecure(256),
+            ..Params::default()
+        };
+        let what = format!("label propagation with cells, {backend}");
+        all.push(record(what, |network| {
+            crate::cells::simulation(params)?.run_over(network)?;
+            Ok(())
+        })?);
+    }
     for trust in [Trust::SemiHonest, Trust::MaliciousServer] {
         let rows = [1, 2, 0, 5];
         let rules = undertone::sum::Rules {

@@ -116,6 +116,9 @@ pub fn files() -> Result<Vec<File>, Error> {
         ("classes", 3u32.into()),
         ("class_names", names.into()),
         ("standardise", true.into()),
+        ("cells", 250u32.into()),
+        ("probes", 4u32.into()),
+        ("cells_epsilon", 2.5.into()),
     ]);
     let sums = rounds::Job {
         bound: 0.1,

@@ -18,7 +18,7 @@ pub mod train;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
-pub const TARGETS: [Target; 21] = [
+pub const TARGETS: [Target; 22] = [
     ("csv", files::csv),
     ("npz", files::npz),
     ("settings", files::settings),
@@ -28,6 +28,7 @@ pub const TARGETS: [Target; 21] = [
     ("frames", frames::frames),
     ("bundles", frames::bundles),
     ("links", frames::links),
+    ("cells", payloads::cells),
     ("labels", payloads::labels),
     ("sums", payloads::sums),
     ("rounds", payloads::rounds),

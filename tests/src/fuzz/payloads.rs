@@ -8,7 +8,8 @@ use undertone::hamming::tiles::Discard;
 use undertone::hamming::{Backend, Phe};
 use undertone::kdf::Seed;
 use undertone::kernel::BitMatrix;
-use undertone::label::{Params, Variant};
+use undertone::label::cells::Cells;
+use undertone::label::{Features, Labelling, Params, Rows, Variant};
 use undertone::ot::{Field, Security};
 use undertone::paillier::{PublicKey, Slots};
 use undertone::party::{Network, Node, PartyId};
@@ -75,6 +76,41 @@ pub fn labels(bytes: &[u8]) {
         ..Params::default()
     };
     let network = replacing(with_server(*which), usize::from(which >> 2) % 16, payload);
+    let _ = simulation(params, clients).run_over(network);
+}
+
+/// Label propagation with cells: sums, sizes and cells, and what follows from them.
+pub fn cells(bytes: &[u8]) {
+    let [which, payload @ ..] = bytes else {
+        return;
+    };
+    let client = |rows: usize| {
+        let value = |at: usize| ((at * at) % 17) as f64 - 8.2;
+        let labels = (0..rows).map(|row| (row == 0).then_some(0)).collect();
+        let labelling = Labelling::new(2, labels).expect("labels that fit");
+        let features = Features::new(2, (0..2 * rows).map(value).collect());
+        (
+            Rows::Features(features.expect("features that fit")),
+            labelling,
+        )
+    };
+    let params = Params {
+        bits: 8,
+        neighbours: 2,
+        min_clients: 2,
+        backend: match which >> 7 {
+            0 => Backend::Sketch,
+            _ => Backend::Psm,
+        },
+        cells: Some(Cells {
+            cells: 2,
+            probes: 1,
+            epsilon: 16.0,
+        }),
+        ..Params::default()
+    };
+    let network = replacing(with_server(*which), usize::from(which >> 1) % 16, payload);
+    let clients = [150, 130, 140].map(client).into();
     let _ = simulation(params, clients).run_over(network);
 }
 

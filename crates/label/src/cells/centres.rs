@@ -132,6 +132,12 @@ impl Centres {
         }
     }
 
+    /// The centre of a cell.
+    #[cfg(test)]
+    pub(super) fn centre(&self, cell: usize) -> &[f64] {
+        &self.values[cell * self.dim..(cell + 1) * self.dim]
+    }
+
     /// The number of cells.
     pub(crate) fn len(&self) -> usize {
         self.off.len()

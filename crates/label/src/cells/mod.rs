@@ -8,6 +8,8 @@
 //! has in each cell, both with noise: (ε, δ)-differential privacy of a row. The server learns the
 //! cells of each row as numbers, without the centres, and the distances between rows of a cell.
 
+#[cfg(test)]
+mod attacks;
 mod centres;
 mod learn;
 mod noise;
@@ -85,6 +87,11 @@ impl Cells {
             let range = "1 to 16, and at most the number of cells";
             return refuse("probes", self.probes.to_string(), range);
         }
+        if self.probes * self.probes > 2 * self.cells {
+            let range = "few enough: with a square above twice the number of cells, most pairs of \
+                         rows would be compared several times";
+            return refuse("probes", self.probes.to_string(), range);
+        }
         if !EPSILON.contains(&self.epsilon) {
             return refuse("cells_epsilon", self.epsilon.to_string(), "from 0.1 to 16");
         }
@@ -112,12 +119,15 @@ impl Budget {
     /// [`Abort::Misuse`] when there are too few rows for the cells, or for the noise.
     pub fn new(cells: &Cells, clients: usize, rows: usize, dim: usize) -> Result<Self, Abort> {
         let each = rows / cells.cells;
+        // CELLS-7
         if each < MIN_ROWS {
+            let most = match rows / MIN_ROWS {
+                0 | 1 => "leave cells out (cells = 0)".to_owned(),
+                most => format!("take at most {most} cells, or none (cells = 0)"),
+            };
             return Err(Abort::Misuse(format!(
-                "{rows} rows in {} cells: a cell must have {MIN_ROWS} rows on average; take at \
-                 most {} cells, or none (cells = 0)",
-                cells.cells,
-                rows / MIN_ROWS
+                "{rows} rows in {} cells: a cell must have {MIN_ROWS} rows on average; {most}",
+                cells.cells
             )));
         }
         let (epsilon, delta) = (cells.epsilon, 0.1 / rows as f64);

@@ -166,6 +166,16 @@ class LabelJob(Job, application="label"):
     standardise: bool = False
     """Whether a first session computes the mean and the deviation of every feature over all
     clients. Clients then bring the features to mean 0 and deviation 1."""
+    cells: int = 0
+    """The number of cells within which rows are compared, for many rows: one for every 400 rows or
+    so of all clients. Clients first compute their centres, by sums with noise. 0 compares all
+    rows."""
+    probes: int = 5
+    """The number of nearest cells that each row names to the server, if there are cells: 1 to 16.
+    More find more of the nearest rows."""
+    cells_epsilon: float = 4.0
+    """ε of a row, for all that other clients learn of the centres and sizes of cells: 0.1 to 16. δ
+    is 1/(10 n) for n rows of all clients."""
     classes: int | None = None
     """The number of classes: 2 to 65536, or 0 to leave it to the clients. Default: the number of
     ``class_names``."""
@@ -186,6 +196,9 @@ class LabelTerms(Terms):
     standardise: bool = True
     """Whether jobs may standardise features. They tell every client the mean and the deviation of
     each feature over all clients."""
+    max_cells_epsilon: float = 4.0
+    """Most ε of a job with cells. Other clients learn noisy sums of features and sizes of cells,
+    the server the cells of each row. 0 allows no cells."""
     max_bits: int = 16384
     """Most bits of a code. Longer codes give the server more precise distances."""
     max_neighbours: int = 64

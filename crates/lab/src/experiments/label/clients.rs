@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use undertone::data::classes;
 use undertone::data::parts::{ClassTable, Part, agree, width};
-use undertone::label::{self, Job, Labelling, Params, Rows, RunError};
+use undertone::label::{self, Job, Labelling, Rows, RunError};
 use undertone::plan::lengths::Shape;
 
 use super::options::{Label, check_neighbours};
@@ -24,7 +24,7 @@ pub(super) fn run(options: &Label, show: Show) -> Result<(), Failure> {
     let outputs = Outputs::create(options, labels, &paths)?;
     if show.details() {
         let noise = describe_noise(options.label_epsilon, classes.count);
-        output::print(&introduction(&inputs, &classes, &job.params, &noise))?;
+        output::print(&introduction(&inputs, &classes, &job, &noise))?;
     }
 
     warn_of_scale(&job, inputs.iter().map(|input| &input.data), show);
@@ -119,7 +119,7 @@ fn indented(line: &str) -> String {
     }
 }
 
-fn introduction(inputs: &[Part], classes: &ClassTable, params: &Params, noise: &str) -> String {
+fn introduction(inputs: &[Part], classes: &ClassTable, job: &Job, noise: &str) -> String {
     let mut text = String::new();
     let mut most_rows = 0;
     for (client, Part { name, data }) in inputs.iter().enumerate() {
@@ -137,6 +137,6 @@ fn introduction(inputs: &[Part], classes: &ClassTable, params: &Params, noise: &
         width.unwrap_or_default(),
         classes.count,
         classes::describe(&classes.names),
-        describe(params, most_rows, features.unwrap_or(0))
+        describe(job, most_rows, features.unwrap_or(0))
     )
 }

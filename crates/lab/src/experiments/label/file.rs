@@ -149,7 +149,7 @@ fn introduction(
         counted(runs, "run"),
         options.common.seed,
         describe(
-            &experiment.job.params,
+            &experiment.job,
             rows.div_ceil(experiment.clients),
             about.features
         ) + &describe_noise(experiment.label_epsilon, experiment.classes),

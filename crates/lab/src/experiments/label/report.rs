@@ -5,7 +5,7 @@ use crate::{Show, noise};
 use serde::Serialize;
 use undertone::data::{Dataset, scale};
 use undertone::hamming::Backend;
-use undertone::label::{Job, Params, rows_warning};
+use undertone::label::{Job, rows_warning};
 use undertone::sum::Trust;
 
 /// The JSON object of `label`.
@@ -36,7 +36,8 @@ pub(super) struct LabelReport {
 
 /// The parameters of a run, what the server learns, and notes on risks. `most_rows` is the number
 /// of rows of the largest client, of so many `features`; 0 for codes.
-pub(super) fn describe(params: &Params, most_rows: usize, features: usize) -> String {
+pub(super) fn describe(job: &Job, most_rows: usize, features: usize) -> String {
+    let params = &job.params;
     let mut text = String::new();
     if params.backend == Backend::Lwe && params.trust == Trust::MaliciousServer {
         text += "note: --malicious-server protects keys and sums; lwe does not protect codes from \
@@ -45,11 +46,20 @@ pub(super) fn describe(params: &Params, most_rows: usize, features: usize) -> St
     if let Some(warning) = rows_warning(most_rows, features) {
         text += &format!("note: {warning}\n");
     }
+    let cells = match job.cells {
+        0 => String::new(),
+        cells => format!(
+            "{} cells: the server also learns the cells of each row, and distances within cells \
+             only;\n  other clients learn noisy sums and sizes of cells (epsilon {})\n",
+            cells, job.cells_epsilon
+        ),
+    };
     text + &format!(
         "backend {}: the server learns\n  {}\n\
-         L = {} bits, k = {} neighbours, alpha = {}, variant {}\n",
+         {}L = {} bits, k = {} neighbours, alpha = {}, variant {}\n",
         params.backend,
         params.backend.server_learns(),
+        cells,
         params.bits,
         params.neighbours,
         params.alpha,
