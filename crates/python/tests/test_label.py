@@ -94,7 +94,7 @@ def test_cells_compare_rows_that_share_one(digits: Callable[..., Any]) -> None:
     rows, known, truth = digits(3, 0.2, 2)
     run = undertone.label(rows, known, bits=512, cells=8, probes=2)
     assert accuracy(run, known, truth) > 0.85
-    with pytest.raises(undertone.AbortError, match="a cell must have 200 rows on average"):
+    with pytest.raises(undertone.AbortedError, match="a cell must have 200 rows on average"):
         undertone.label(rows, known, bits=512, cells=60)
     with pytest.raises(ValueError, match="probes"):
         undertone.LabelJob(cells=8)
