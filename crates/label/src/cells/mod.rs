@@ -8,15 +8,11 @@
 //! has in each cell, both with noise: (ε, δ)-differential privacy of a row. The server learns the
 //! cells of each row as numbers, without the centres, and the distances between rows of a cell.
 
-#[cfg(test)]
-mod attacks;
 mod centres;
 mod learn;
 mod noise;
 mod sink;
 mod slots;
-#[cfg(test)]
-mod tests;
 
 use undertone_job::Value;
 use undertone_party::{Abort, Phase};
@@ -161,3 +157,8 @@ impl Budget {
         })
     }
 }
+
+#[cfg(test)]
+mod attacks;
+#[cfg(test)]
+mod tests;
