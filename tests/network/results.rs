@@ -213,7 +213,7 @@ async fn with_cells() {
     };
     let clients = (0..3).map(|client| {
         let rows: Vec<usize> = (client..features.rows()).step_by(3).collect();
-        let label = |row: &usize| digits.labels[*row].filter(|_| row % 5 == 0);
+        let label = |row: &usize| digits.labels[*row].filter(|_| row.is_multiple_of(5));
         let labels = rows.iter().map(label).collect();
         (
             Rows::Features(features.select(&rows)),

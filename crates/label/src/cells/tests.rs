@@ -20,7 +20,11 @@ fn clients(rows: usize) -> Vec<(Rows, Labelling)> {
     (0..3)
         .map(|client| {
             let own: Vec<usize> = (client..rows).step_by(3).collect();
-            let label = |row: &usize| (row / 3 % 8 == 0).then_some((row % CLASSES) as u16);
+            let label = |row: &usize| {
+                (row / 3)
+                    .is_multiple_of(8)
+                    .then_some((row % CLASSES) as u16)
+            };
             let labels = own.iter().map(label).collect();
             let rows = Rows::Features(features.select(&own));
             (rows, Labelling::new(CLASSES, labels).unwrap())
