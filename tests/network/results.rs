@@ -20,6 +20,7 @@ use undertone_tests::{dataset, random_clients};
 
 fn terms() -> Terms {
     Terms {
+        max_cells_epsilon: 4.0,
         propagation: PropagationTerms::anything(),
         ..Terms::default()
     }

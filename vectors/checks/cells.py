@@ -1,4 +1,5 @@
 """Cells of rows: noise, sums, centres, sizes, and the refusals. See docs/spec/cells.md."""
+import hashlib
 import math
 import struct
 
@@ -6,7 +7,7 @@ from .labels import SETUP, Setup, depth_differences, frame_differences, tiles
 from .labels_refused import SetupChecks
 from .libm import exp, log
 from .messages import Reader
-from .primitives import SERVER, Refused, Stream, double, hexed, ids, need, number, pieces, unhex
+from .primitives import SERVER, Refused, Stream, derive, double, hexed, ids, need, number, pieces, unhex
 from .reasons import blame, refused_by
 from .series import ALL, Block, Series, Sum, check_tile
 from .sharing import signed
@@ -162,6 +163,8 @@ class Centres:
         least = max(2.0 * self.length, sorted(norms)[len(norms) // 2] / 5.0)
         for i in [i for i, r in enumerate(norms) if r < least]:
             j = norms.index(max(norms))
+            if i == j:
+                continue
             v = self.direction(SHIFT)
             norms[j] /= 2.0
             norms[i] = norms[j]
@@ -189,21 +192,26 @@ class Cells(Setup):
         self.noise = Noise(self.cells, self.probes, double(held["epsilon"]), len(rows), sum(sizes),
                            self.dim)
         own = [self.derive(self.later(place), "cells") for place in self.everybody]
-        self.on_sums = [Gaussians(self.derive(seed, "noise on sums")) for seed in own]
-        self.centres = Centres(self.derive(self.derive(self.bound, "cells"), "centres"), self.cells,
-                               self.dim, sum(sizes), self.noise.length)
-        members = list(self.everybody)
-        series = Series(self.session, "cells", self.suite, members, self.pair, self.group)
+        common = self.derive(self.bound, "cells")
+        self.centres = Centres(self.derive(common, "centres"), self.cells, self.dim, sum(sizes),
+                               self.noise.length)
+        members, heard = list(self.everybody), bytes(32)
+        after = lambda purpose: [Gaussians(derive(seed, self.session, purpose, heard))
+                                 for seed in own]
         self.sums = []
         for step in range(ROUNDS + 1):
+            self.on_sums = after("noise on sums")
             words = dict(enumerate(self.words(place, step) for place in members))
             blocks = [Block(ALL, len(words[0]), members)]
+            series = Series(derive(common, self.session, "series", heard), "cells", self.suite,
+                            members, self.pair, self.group, self.session)
             self.sums.append(Sum(series, (step, 0), 8, blocks, words))
-            self.centres.learn(step, self.sums[-1].opened(0))
+            sums = self.sums[-1].opened(0)
+            heard = hashlib.sha256(heard + struct.pack(f"<{len(sums)}Q", *sums)).digest()
+            self.centres.learn(step, sums)
         self.named = [[self.centres.order(row)[:self.probes] for row in own] for own in self.rows]
         self.counts = list(map(self.count, self.named))
-        self.slots = [self.sizes_of(place, Gaussians(self.derive(seed, "noise on sizes")))
-                      for place, seed in enumerate(own)]
+        self.slots = [self.sizes_of(*both) for both in enumerate(after("noise on sizes"))]
 
     def count(self, named):
         """How many of a client's rows name each cell."""

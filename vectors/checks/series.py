@@ -26,12 +26,13 @@ class Block:
 class Series:
     """`pair(a, b)` is the pair secret of two clients."""
 
-    def __init__(self, session, name, suite, members, pair, group):
+    def __init__(self, session, name, suite, members, pair, group, channels=None):
+        """`channels` is the session of the pair channels, if it is another."""
         self.session, self.suite, self.members = session, suite, members
         name = name.encode()
         self.digest = hashlib.sha256(b"undertone/v1/series" + session + ids(len(name)) + name +
                                      ids(*members)).digest()
-        self.pair_secret = lambda a, b: derive(derive(pair(a, b), session, "exporter"), session,
+        self.pair_secret = lambda a, b: derive(derive(pair(a, b), channels or session, "exporter"), session,
                                                "series")
         self.pairs = {(a, b): self.pair_secret(a, b) for a in members for b in members if a < b}
         self.group = derive(group, session, "series")

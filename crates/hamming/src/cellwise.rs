@@ -6,8 +6,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use undertone_kdf::Seed;
 use undertone_kernel::BitMatrix;
-use undertone_party::{Abort, Io, PartyId};
+use undertone_party::{Abort, Io, PartyId, SessionId};
 use undertone_setup::roster::enough;
 use undertone_setup::seal::Channel;
 
@@ -18,6 +19,26 @@ const SERVER: PartyId = PartyId::SERVER;
 
 /// The purpose of what is derived for a cell.
 const CELL: &str = "cell";
+
+/// The context of the run of a cell, in the place of the session id.
+fn session(session: SessionId, cell: usize) -> SessionId {
+    let id = Seed::extract(session, CELL, &(cell as u32).to_le_bytes());
+    SessionId(*id.expose())
+}
+
+/// Checks the rows of all cells, before the first run: LWE-15 where the backend is `lwe`.
+pub(super) fn check_rows(
+    backend: Backend,
+    cells: &Cells,
+    clients: &[(PartyId, usize)],
+) -> Result<(), Abort> {
+    for cell in 0..cells.len() {
+        let places = clients.iter().enumerate();
+        let rows = places.map(|(place, (id, _))| (*id, cells.range(place, cell).len()));
+        crate::check_rows(backend, &rows.collect::<Vec<_>>())?;
+    }
+    Ok(())
+}
 
 /// What a client needs until it has codes.
 #[derive(Debug)]
@@ -42,14 +63,15 @@ impl Waiting {
     /// The context of a cell.
     fn context(&self, cell: usize) -> ClientContext {
         let (ctx, ids) = (&self.ctx, [cell as u32]);
+        let session = session(ctx.session, cell);
         let channel = |end: &Channel, peer| {
             let secret = end.export(ctx.session, CELL, &ids);
-            Channel::new(ctx.session, &secret, ctx.me, peer)
+            Channel::new(session, &secret, ctx.me, peer)
         };
         let clients = ctx.clients.iter().enumerate();
         let ends = ctx.channels.iter();
         ClientContext {
-            session: ctx.session,
+            session,
             me: ctx.me,
             clients: clients
                 .map(|(place, (id, _))| (*id, self.cells.range(place, cell).len()))
@@ -172,13 +194,14 @@ pub(super) async fn collect<S: Sink>(
     for cell in 0..cells.len() {
         let there: Vec<usize> = (0..remains.len()).filter(|place| remains[*place]).collect();
         enough(there.len(), ctx.min_clients)?;
+        let session = session(ctx.session, cell);
         let channel = |place: &usize| {
             let secret = ctx.channels[*place].export(ctx.session, CELL, &[cell as u32]);
-            Channel::new(ctx.session, &secret, SERVER, ctx.clients[*place].0)
+            Channel::new(session, &secret, SERVER, ctx.clients[*place].0)
         };
         let range = |place: &usize| cells.range(*place, cell);
         let inner = ServerContext {
-            session: ctx.session,
+            session,
             backend: ctx.backend,
             bits: ctx.bits,
             clients: there

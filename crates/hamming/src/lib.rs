@@ -214,6 +214,7 @@ pub fn prepare(
     if backend.works_in_pairs()
         && let Some(cells) = ctx.cells.take()
     {
+        cellwise::check_rows(backend, &cells, &ctx.clients)?;
         let waiting = cellwise::Waiting::new(backend, bits, ctx, cells);
         return Ok(ready(Basis::Cellwise(Box::new(waiting))));
     }
@@ -332,9 +333,12 @@ pub fn server<S: Sink>(
             let server = psm::Server::new(ctx, sink);
             Script::new(PHASE, |io| server.run(io))
         }
-        Backend::Lwe | Backend::Shade | Backend::Phe => match ctx.cells {
+        Backend::Lwe | Backend::Shade | Backend::Phe => match &ctx.cells {
             None => pairwise_server(ctx, sink)?,
-            Some(_) => Script::new(PHASE, |io| cellwise::collect(io, ctx, sink)),
+            Some(cells) => {
+                cellwise::check_rows(ctx.backend, cells, &ctx.clients)?;
+                Script::new(PHASE, |io| cellwise::collect(io, ctx, sink))
+            }
         },
     })
 }

@@ -116,7 +116,8 @@ impl<S: Sink, M: Meeting<S>> Lobby<S, M> {
         };
         let mut meetings = BTreeMap::new();
         for k in 0..clients.len() {
-            for j in 0..k {
+            // A pair without rows takes no sink.
+            for j in (0..k).filter(|j| clients[*j].1 > 0 && clients[k].1 > 0) {
                 let guests = [guest(j), guest(k)];
                 if let Some(meeting) = M::new(shape, guests, sink.between(j, k))? {
                     meetings.insert([j, k], meeting);

@@ -12,7 +12,7 @@ use undertone_setup::group::{self, Group, Rules, Secrecy};
 use undertone_setup::identity::Credentials;
 use undertone_sum::{self as sum, Sums, Trust};
 
-use crate::cells::{self, Known};
+use crate::cells;
 use crate::codes::{Codes, Together};
 use crate::distances::Distances;
 use crate::input::{InputError, Labelling, MAX_ROWS};
@@ -108,6 +108,9 @@ impl Input {
             ));
         }
         match &self.rows {
+            Rows::Codes(_) if params.cells.is_some() => Err(Abort::Misuse(
+                "the job has cells of features, this client brings codes".into(),
+            )),
             Rows::Features(features) => {
                 features.check_directions()?;
                 Ok(features.dim())
@@ -382,16 +385,16 @@ async fn run(
     let seed = job.seed.derive(job.session, "influence", &[]);
     let choosing = offline::choose(&io, job.session, job.me, &job.labelling, seed).await?;
     let mut context = job.distance_context(group, &bound, &clients);
-    let slots = known.map(
-        |Known {
-             slots,
-             clients,
-             cells,
-         }| {
-            (context.clients, context.cells) = (clients, Some(cells));
-            slots
-        },
-    );
+    let mut dummies = job.seed.derive(job.session, "dummies", &[]);
+    let mut slots = None;
+    if let Some(known) = known {
+        // Slots follow from what the server has sent, and so do all secrets from here on.
+        let bind = |seed: &Seed| known.heard.bind(job.session, seed);
+        (context.seed, context.secret) = (bind(&context.seed), bind(&context.secret));
+        (context.clients, context.cells) = (known.clients, Some(known.cells));
+        dummies = bind(&dummies);
+        slots = Some(known.slots);
+    }
     let preparation = hamming::prepare(params.backend, params.bits, context)?;
     let prepared = io.run(preparation).await?;
     let trees = offline::puncture(&io, choosing).await?;
@@ -425,8 +428,7 @@ async fn run(
     // docs/spec/distances.md, step 3: the backend brings the server the other distances.
     let mut codes = codes.into_bits();
     if let Some(slots) = slots {
-        let seed = job.seed.derive(job.session, "dummies", &[]);
-        codes = slots.codes(&codes, &mut seed.prg());
+        codes = slots.codes(&codes, &mut dummies.prg());
     }
     io.run(hamming::client(codes, prepared)?).await?;
 

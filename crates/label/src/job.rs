@@ -73,6 +73,12 @@ impl undertone_job::Job for Job {
 
     fn check(&self) -> Result<(), Fault> {
         self.with_cells().check().map_err(Fault::new)?;
+        if self.cells > 0 && self.standardise {
+            // Every client would learn exact means, by which one row moves all others.
+            let why = "does not go with cells, whose promise about single rows exact means would \
+                       break; bring features to one scale by public numbers";
+            return Err(Fault::of("standardise", why));
+        }
         check_foreign_names(&self.class_names).map_err(|error| Fault::of("class_names", error))?;
         let why = match (self.classes.unwrap_or(0), self.class_names.len()) {
             (0, 0) => return Ok(()),

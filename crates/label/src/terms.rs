@@ -8,7 +8,6 @@ use undertone_hamming::Backend;
 use undertone_job::terms::Insist;
 use undertone_job::{Fault, settle};
 
-use crate::cells::Cells;
 use crate::job::Job;
 use crate::params::{MAX_ALPHA, Params};
 
@@ -167,8 +166,9 @@ pub struct Terms {
     /// Whether jobs may standardise features. They tell every client the mean and the deviation of
     /// each feature over all clients.
     pub standardise: bool,
-    /// Most ε of a job with cells. Other clients learn noisy sums of features and sizes of cells,
-    /// the server the cells of each row. 0 allows no cells.
+    /// Most ε of a job with cells: with 0 there may be none. Other clients learn noisy sums of
+    /// features and sizes of cells, the server the cells of each row. A server that departs from
+    /// the protocol chooses the centres.
     pub max_cells_epsilon: f64,
     /// Codes, the graph and backends.
     #[serde(flatten)]
@@ -181,7 +181,7 @@ impl Default for Terms {
             min_clients: 3,
             malicious_server: Insist::Signed,
             standardise: true,
-            max_cells_epsilon: Cells::USUAL_EPSILON,
+            max_cells_epsilon: 0.0,
             propagation: PropagationTerms::default(),
         }
     }
@@ -257,7 +257,7 @@ mod tests {
             ..usual
         };
         refused(&alone, |job| job.standardise = true, "standardise");
-        let cells: fn(&mut Job) = |job| (job.cells, job.cells_epsilon) = (9, 4.1);
+        let cells: fn(&mut Job) = |job| (job.cells, job.cells_epsilon) = (9, 0.1);
         refused(&alone, cells, "max_cells_epsilon");
     }
 

@@ -98,9 +98,10 @@ def test_cells_compare_rows_that_share_one(digits: Callable[..., Any]) -> None:
         undertone.label(rows, known, bits=512, cells=60)
     with pytest.raises(ValueError, match="probes"):
         undertone.LabelJob(cells=8)
-    server, clients = parties(rows, known, cells=8, probes=2, backend="psm")
-    undertone.run(server, clients)
-    assert accuracy([client.result().labels for client in clients], known, truth) > 0.85
+    with pytest.raises(ValueError, match="standardise"):
+        undertone.LabelJob(cells=100, standardise=True)
+    with pytest.raises((ValueError, undertone.RefusedError), match="cells with epsilon"):
+        parties(rows, known, cells=8, probes=2)
 
 
 def test_parties_without_io(digits: Callable[..., Any]) -> None:

@@ -1,8 +1,9 @@
 //! The parties' steps: the sums that make centres, then who is in which cell.
 
+use sha2::{Digest, Sha256};
 use undertone_hamming as hamming;
 use undertone_kdf::Seed;
-use undertone_kernel::mask::Suite;
+use undertone_kernel::mask::{self, Suite};
 use undertone_kernel::{Prg, Wiped};
 use undertone_party::{Abort, Io, PartyId, SessionId};
 use undertone_setup::group::Group;
@@ -12,7 +13,7 @@ use zeroize::Zeroizing;
 
 use super::centres::{self, Centres};
 use super::noise::gaussian;
-use super::slots::{self, Heard, Named, Slots};
+use super::slots::{self, Named, Slots, Upload};
 use super::{Budget, Cells, ROUNDS};
 use crate::input::Features;
 use crate::messages::Clients;
@@ -80,8 +81,43 @@ pub(crate) struct Secrets<'a> {
 }
 
 impl Secrets<'_> {
-    fn prg(&self, purpose: &str) -> Prg {
-        self.own.derive(self.session, purpose, &[]).prg()
+    /// The client's stream after what the server has sent.
+    fn prg(&self, purpose: &str, heard: &Heard) -> Prg {
+        self.own.expand(self.session, purpose, &heard.0).prg()
+    }
+
+    /// The series of the next sum. It has masks of its own if a key or anything that the server has
+    /// sent is another.
+    fn series(&self, heard: &Heard) -> Result<Series, Abort> {
+        let id = self.common.expand(self.session, "series", &heard.0);
+        let id = SessionId(*id.expose());
+        Series::new(id, "cells", self.suite, self.me, self.group)
+    }
+}
+
+/// A digest of what the server has sent. All that a client draws follows from it: whatever the
+/// server changes in a session that runs again, no mask and no noise serves twice.
+#[derive(Clone, Copy)]
+pub(crate) struct Heard([u8; 32]);
+
+impl Heard {
+    fn and<'a>(self, messages: impl IntoIterator<Item = &'a [u8]>) -> Self {
+        let mut digest = Sha256::new_with_prefix(self.0);
+        messages
+            .into_iter()
+            .for_each(|message| digest.update(message));
+        Self(digest.finalize().into())
+    }
+
+    fn and_sum(self, words: &[u64]) -> Self {
+        let mut bytes = Vec::with_capacity(size_of_val(words));
+        mask::append_bytes(words, &mut bytes);
+        self.and([&*Zeroizing::new(bytes)].map(|bytes| &bytes[..]))
+    }
+
+    /// `seed` after what the server has sent.
+    pub(crate) fn bind(&self, session: SessionId, seed: &Seed) -> Seed {
+        seed.expand(session, "after cells", &self.0)
     }
 }
 
@@ -91,6 +127,7 @@ pub(crate) struct Known {
     /// The clients that remain, with their numbers of slots.
     pub(crate) clients: Vec<(PartyId, usize)>,
     pub(crate) cells: hamming::Cells,
+    pub(crate) heard: Heard,
 }
 
 /// The client's side, with its `rows`.
@@ -101,9 +138,9 @@ pub(crate) async fn client(
     rows: &Features,
 ) -> Result<Known, Abort> {
     // Steps 1 and 2: the centres, and the nearest cells of each row.
-    let near = nearest(io, shape, secrets, rows).await?;
+    let (near, heard) = nearest(io, shape, secrets, rows).await?;
     // Step 3: the cells, and the sizes with dummies.
-    let mut noise = secrets.prg("noise on sizes");
+    let mut noise = secrets.prg("noise on sizes", &heard);
     let slots = Slots::noisy(&shape.cells, &shape.budget, &near, &mut noise);
     for message in shape.named(rows.rows()).write(&slots, &near) {
         io.send(SERVER, message);
@@ -111,12 +148,16 @@ pub(crate) async fn client(
     }
     // Step 4: everybody's sizes.
     let ids: Vec<PartyId> = shape.clients.iter().map(|(id, _)| *id).collect();
-    let left = slots::read_clients(&io.require(SERVER).await?, &ids, secrets.me)?;
+    let message = io.require(SERVER).await?;
+    let left = slots::read_clients(&message, &ids, secrets.me)?;
+    let mut heard = heard.and([&message[..]]);
     enough(left.len(), shape.min_clients)?;
     let mut sizes = Vec::with_capacity(left.len());
     let there = shape.clients.iter().filter(|(id, _)| left.contains(id));
     for (id, rows) in there {
-        let theirs = slots::read_sizes(&io.require(SERVER).await?, &shape.named(*rows))?;
+        let message = io.require(SERVER).await?;
+        let theirs = slots::read_sizes(&message, &shape.named(*rows))?;
+        heard = heard.and([&message[..]]);
         // CELLS-6
         if *id == secrets.me && theirs != slots.sizes() {
             let why = "it gives this client other sizes of cells than its own";
@@ -130,6 +171,7 @@ pub(crate) async fn client(
         slots,
         clients,
         cells: hamming::Cells::new(&sizes)?,
+        heard,
     })
 }
 
@@ -139,45 +181,49 @@ async fn nearest(
     shape: &Shape,
     secrets: &Secrets<'_>,
     rows: &Features,
-) -> Result<Wiped<u16>, Abort> {
+) -> Result<(Wiped<u16>, Heard), Abort> {
     let rows = centres::unit_rows(rows);
-    let (session, group) = (secrets.session, secrets.group);
-    let mut series = Series::new(session, "cells", secrets.suite, secrets.me, group)?;
-    let mut noise = secrets.prg("noise on sums");
-    let mut common = secrets.common.derive(session, "centres", &[]).prg();
+    let common = &secrets.common;
+    let mut common = common.derive(secrets.session, "centres", &[]).prg();
+    let mut heard = Heard([0; 32]);
     let (cells, least) = (shape.cells.cells, 2.0 * shape.budget.length);
 
     let mut sum = vec![0; shape.dim];
     for row in rows.chunks_exact(shape.dim) {
         centres::add(row, &mut sum);
     }
-    let sum = total(io, &mut series, shape, 0, sum, &mut noise).await?;
+    let sum = total(io, shape, secrets, 0, sum, &mut heard).await?;
     let mut centres = Centres::start(&sum, shape.rows(), cells, &mut common);
     for round in 1..=ROUNDS {
         let nearest = Wiped::from(centres.nearest(&rows, 1));
         let sums = centres.sums(&rows, &nearest);
         io.pause().await;
-        let sums = total(io, &mut series, shape, round, sums, &mut noise).await?;
+        let sums = total(io, shape, secrets, round, sums, &mut heard).await?;
         centres = centres.next(&sums, least, round == ROUNDS, &mut common);
     }
-    Ok(centres.nearest(&rows, shape.cells.probes).into())
+    let near = centres.nearest(&rows, shape.cells.probes);
+    Ok((near.into(), heard))
 }
 
 /// The sum of a round over all clients, with everybody's noise.
 async fn total(
     io: &Io,
-    series: &mut Series,
     shape: &Shape,
+    secrets: &Secrets<'_>,
     round: u32,
     words: Vec<u64>,
-    noise: &mut Prg,
+    heard: &mut Heard,
 ) -> Result<Zeroizing<Vec<u64>>, Abort> {
+    let mut noise = secrets.prg("noise on sums", heard);
     let mut words = Zeroizing::new(words);
     for word in words.iter_mut() {
-        *word = word.wrapping_add(gaussian(noise, shape.budget.sum_sigma) as u64);
+        *word = word.wrapping_add(gaussian(&mut noise, shape.budget.sum_sigma) as u64);
     }
     let layout = shape.layout(round)?;
-    series.sum(io, number(round), &layout, words).await
+    let mut series = secrets.series(heard)?;
+    let sum = series.sum(io, number(round), &layout, words).await?;
+    *heard = heard.and_sum(&sum);
+    Ok(sum)
 }
 
 /// The server's side. It returns the slots of each client, or none of one that dropped out.
@@ -191,10 +237,10 @@ pub(crate) async fn server(io: &Io, shape: &Shape) -> Result<Vec<Option<Slots>>,
     }
 
     // Step 3.
-    let heard = |(id, rows): &(PartyId, usize)| Some(Heard::new(*id, shape.named(*rows)));
-    let mut all: Vec<Option<Heard>> = shape.clients.iter().map(heard).collect();
+    let heard = |(id, rows): &(PartyId, usize)| Some(Upload::new(*id, shape.named(*rows)));
+    let mut all: Vec<Option<Upload>> = shape.clients.iter().map(heard).collect();
     loop {
-        let is_due = |place: &usize| all[*place].as_ref().is_some_and(Heard::is_due);
+        let is_due = |place: &usize| all[*place].as_ref().is_some_and(Upload::is_due);
         let due: Vec<usize> = (0..all.len()).filter(is_due).collect();
         if due.is_empty() {
             break;
@@ -208,7 +254,7 @@ pub(crate) async fn server(io: &Io, shape: &Shape) -> Result<Vec<Option<Slots>>,
             }
         }
     }
-    let finished = all.into_iter().map(|heard| heard.map(Heard::finish));
+    let finished = all.into_iter().map(|heard| heard.map(Upload::finish));
     let slots: Vec<Option<Slots>> = finished
         .map(Option::transpose)
         .collect::<Result<_, Abort>>()?;

@@ -17,7 +17,7 @@ mod slots;
 use undertone_job::Value;
 use undertone_party::{Abort, Phase};
 
-pub(crate) use learn::{Known, Secrets, Shape, client, server};
+pub(crate) use learn::{Secrets, Shape, client, server};
 pub(crate) use sink::Gathered;
 pub(crate) use slots::Slots;
 
@@ -35,6 +35,9 @@ pub const ROUNDS: u32 = 4;
 /// Fewest rows in a cell, on average. In smaller cells sums say much of single rows, and noise
 /// would drown them.
 pub const MIN_ROWS: usize = 200;
+
+/// Least parameter of noise on sums. Below, a sum of several is less like one.
+const MIN_SIGMA: u64 = 100;
 
 /// Most cells of a row.
 pub const MAX_PROBES: usize = 16;
@@ -136,7 +139,7 @@ impl Budget {
         let own = sigma / honest.sqrt();
         let sum_sigma = (own * f64::from(1 << 16)).ceil() as u64;
         let length = own * (clients as f64 * dim as f64).sqrt();
-        if sum_sigma > noise::MAX_SIGMA || 3.0 * length > each as f64 {
+        if !(MIN_SIGMA..=noise::MAX_SIGMA).contains(&sum_sigma) || 3.0 * length > each as f64 {
             return Err(Abort::Misuse(format!(
                 "{rows} rows in {} cells of {each} on average: noise of length {length:.0} would \
                  drown their sums; take fewer cells, a larger cells_epsilon, or no cells \
@@ -149,6 +152,15 @@ impl Budget {
         let size_sigma = (touched / (2.0 * rho)).sqrt().ceil();
         let cut = 0.1 * delta / (2.0 * touched * (1.0 + libm::exp(epsilon)));
         let more = (size_sigma * (-2.0 * libm::log(cut)).sqrt()).ceil();
+        let named = cells.probes * rows / clients.max(1);
+        if more * (cells.cells as f64) > 4.0 * named as f64 {
+            return Err(Abort::Misuse(format!(
+                "{} cells with {more:.0} dummies of each client: too many for clients with {} rows \
+                 on average; take fewer cells, a larger cells_epsilon, or no cells (cells = 0)",
+                cells.cells,
+                rows / clients.max(1)
+            )));
+        }
         Ok(Self {
             sum_sigma,
             length,

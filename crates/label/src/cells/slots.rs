@@ -127,14 +127,14 @@ fn write_sizes(sizes: &[usize]) -> Vec<u8> {
 }
 
 /// What the server has received of a client's cells.
-pub(crate) struct Heard {
+pub(crate) struct Upload {
     from: PartyId,
     named: Named,
     sizes: Option<Vec<usize>>,
     cells: Vec<u16>,
 }
 
-impl Heard {
+impl Upload {
     pub(crate) fn new(from: PartyId, named: Named) -> Self {
         Self {
             from,
