@@ -7,7 +7,8 @@ from .labels import SETUP, Setup, depth_differences, frame_differences, tiles
 from .labels_refused import SetupChecks
 from .libm import exp, log
 from .messages import Reader
-from .primitives import SERVER, Refused, Stream, derive, double, hexed, ids, need, number, pieces, unhex
+from .primitives import (SERVER, Refused, Stream, derive, double, hexed, ids, need, number, pieces,
+                         unhex)
 from .reasons import blame, refused_by
 from .series import ALL, Block, Series, Sum, check_tile
 from .sharing import signed

@@ -32,8 +32,8 @@ class Series:
         name = name.encode()
         self.digest = hashlib.sha256(b"undertone/v1/series" + session + ids(len(name)) + name +
                                      ids(*members)).digest()
-        self.pair_secret = lambda a, b: derive(derive(pair(a, b), channels or session, "exporter"), session,
-                                               "series")
+        exporter = lambda a, b: derive(pair(a, b), channels or session, "exporter")
+        self.pair_secret = lambda a, b: derive(exporter(a, b), session, "series")
         self.pairs = {(a, b): self.pair_secret(a, b) for a in members for b in members if a < b}
         self.group = derive(group, session, "series")
 

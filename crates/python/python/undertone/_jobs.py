@@ -196,9 +196,10 @@ class LabelTerms(Terms):
     standardise: bool = True
     """Whether jobs may standardise features. They tell every client the mean and the deviation of
     each feature over all clients."""
-    max_cells_epsilon: float = 4.0
-    """Most ε of a job with cells. Other clients learn noisy sums of features and sizes of cells,
-    the server the cells of each row. 0 allows no cells."""
+    max_cells_epsilon: float = 0.0
+    """Most ε of a job with cells: with 0 there may be none. Other clients learn noisy sums of
+    features and sizes of cells, the server the cells of each row. A server that departs from the
+    protocol chooses the centres."""
     max_bits: int = 16384
     """Most bits of a code. Longer codes give the server more precise distances."""
     max_neighbours: int = 64
