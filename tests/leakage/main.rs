@@ -2,6 +2,7 @@
 //! without one of the protections, and fail on Undertone.
 #![allow(missing_docs, clippy::unwrap_used)]
 
+mod cells;
 mod coalition;
 mod collusion;
 mod columns;

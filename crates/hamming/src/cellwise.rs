@@ -64,12 +64,19 @@ impl Waiting {
     fn context(&self, cell: usize) -> ClientContext {
         let (ctx, ids) = (&self.ctx, [cell as u32]);
         let session = session(ctx.session, cell);
+        let seed = ctx.seed.derive(ctx.session, CELL, &ids);
+        let server = ctx.server.export(ctx.session, CELL, &ids);
+        // The common seed is another in a session that runs again with other messages.
         let channel = |end: &Channel, peer| {
             let secret = end.export(ctx.session, CELL, &ids);
+            let secret = secret.expand(session, "common seed", seed.expose());
             Channel::new(session, &secret, ctx.me, peer)
         };
         let clients = ctx.clients.iter().enumerate();
         let ends = ctx.channels.iter();
+        let channels = ends
+            .map(|(peer, end)| (*peer, channel(end, *peer)))
+            .collect();
         ClientContext {
             session,
             me: ctx.me,
@@ -77,14 +84,12 @@ impl Waiting {
                 .map(|(place, (id, _))| (*id, self.cells.range(place, cell).len()))
                 .collect(),
             cells: None,
-            seed: ctx.seed.derive(ctx.session, CELL, &ids),
             secret: ctx.secret.derive(ctx.session, CELL, &ids),
             suite: ctx.suite,
-            server: channel(&ctx.server, SERVER),
+            server: Channel::new(session, &server, ctx.me, SERVER),
             phe: ctx.phe,
-            channels: ends
-                .map(|(peer, end)| (*peer, channel(end, *peer)))
-                .collect(),
+            seed,
+            channels,
             min_clients: ctx.min_clients,
         }
     }
