@@ -46,7 +46,7 @@ fn clients(changed: bool) -> Vec<(Rows, Labelling)> {
 /// words of all sums, and what clients send in the distances.
 fn run(backend: Backend, changed: bool, lies: bool) -> (Links, Links) {
     let (mut sums, mut rest) = (Links::new(), Links::new());
-    let mut frames = vec![[0; 2]; CLIENTS];
+    let mut frames = [[0; 2]; CLIENTS];
     let network = Network::new().intercept(|from, to, frame| {
         let is_up = to == PartyId::SERVER;
         let other = if is_up { from } else { to };

@@ -339,7 +339,7 @@ fn series_masks(runner: &mut CtRunner, rng: &mut BenchRng) {
             channels: [ids[1], ids[2]].map(|id| (id, channel(id))).into(),
             seed: Seed::from_bytes(secret(rng, class)),
         };
-        let series = Series::new(SESSION, "test", Suite::Aes128Ctr, ids[0], group).unwrap();
+        let series = Series::new(SESSION, "test", Suite::Aes128Ctr, ids[0], &group).unwrap();
         RefCell::new((series, Some(words(rng, class, LONG))))
     };
     compare(runner, rng, 2_000, make, |sum| {
