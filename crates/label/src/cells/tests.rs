@@ -65,7 +65,7 @@ fn recall(some: &Distances, all: &Distances) -> f64 {
 fn cells_find_the_nearest_rows_and_the_labels() {
     let rows = 3000;
     let exact = ran(job(Backend::Psm, 0), rows);
-    for backend in [Backend::Psm, Backend::Sketch, Backend::Clear, Backend::Lwe] {
+    for backend in [Backend::Psm, Backend::Sketch, Backend::Clear] {
         let coarse = ran(job(backend, 12), rows);
         let (some, all) = (&coarse.report.distances, &exact.report.distances);
         let recall = recall(some, all);
