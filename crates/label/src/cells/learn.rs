@@ -101,18 +101,15 @@ impl Secrets<'_> {
 pub(crate) struct Heard([u8; 32]);
 
 impl Heard {
-    fn and<'a>(self, messages: impl IntoIterator<Item = &'a [u8]>) -> Self {
-        let mut digest = Sha256::new_with_prefix(self.0);
-        messages
-            .into_iter()
-            .for_each(|message| digest.update(message));
+    fn and(self, message: &[u8]) -> Self {
+        let digest = Sha256::new_with_prefix(self.0).chain_update(message);
         Self(digest.finalize().into())
     }
 
     fn and_sum(self, words: &[u64]) -> Self {
-        let mut bytes = Vec::with_capacity(size_of_val(words));
+        let mut bytes = Zeroizing::new(Vec::with_capacity(size_of_val(words)));
         mask::append_bytes(words, &mut bytes);
-        self.and([&*Zeroizing::new(bytes)].map(|bytes| &bytes[..]))
+        self.and(&bytes)
     }
 
     /// `seed` after what the server has sent.
@@ -150,14 +147,14 @@ pub(crate) async fn client(
     let ids: Vec<PartyId> = shape.clients.iter().map(|(id, _)| *id).collect();
     let message = io.require(SERVER).await?;
     let left = slots::read_clients(&message, &ids, secrets.me)?;
-    let mut heard = heard.and([&message[..]]);
+    let mut heard = heard.and(&message);
     enough(left.len(), shape.min_clients)?;
     let mut sizes = Vec::with_capacity(left.len());
     let there = shape.clients.iter().filter(|(id, _)| left.contains(id));
     for (id, rows) in there {
         let message = io.require(SERVER).await?;
         let theirs = slots::read_sizes(&message, &shape.named(*rows))?;
-        heard = heard.and([&message[..]]);
+        heard = heard.and(&message);
         // CELLS-6
         if *id == secrets.me && theirs != slots.sizes() {
             let why = "it gives this client other sizes of cells than its own";
