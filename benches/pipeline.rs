@@ -66,7 +66,7 @@ fn runs(c: &mut Criterion) {
             ..Params::default()
         };
         group.bench_function(backend.to_string(), |b| {
-            b.iter(|| simulation(params, clients.clone()).run(|_, _| {}).unwrap());
+            b.iter(|| simulation(params, clients.clone()).run(|_| {}).unwrap());
         });
     }
     group.finish();

@@ -96,7 +96,7 @@ fn bytes_are_the_formulae() {
         let clients = random_clients(&rows_of, bits, 2).unwrap();
         let labelled: Vec<usize> = clients.iter().map(|(_, l)| l.labelled().count()).collect();
         let unlabelled: usize = rows_of.iter().sum::<usize>() - labelled.iter().sum::<usize>();
-        let run = simulation(params, clients).run(|_, _| {}).unwrap();
+        let run = simulation(params, clients).run(|_| {}).unwrap();
         let between_clients = matches!(backend, Backend::Lwe | Backend::Shade | Backend::Phe);
         let (mut up, mut spared) = (0, 0);
         let mut down = 0;

@@ -435,7 +435,7 @@ fn corrections_of_trees_of_the_wrong_length() {
 #[test]
 fn rows_that_cannot_be_labelled() {
     let assert_refused = |params: Params, clients: Vec<(Rows, Labelling)>, words: &str| {
-        let aborted = match simulation(params, clients).run(|_, _| {}) {
+        let aborted = match simulation(params, clients).run(|_| {}) {
             Err(SimulationError::Aborted(aborted)) => aborted,
             other => panic!("{words}: {other:?}"),
         };
@@ -479,7 +479,7 @@ fn false_corrections_of_trees_end_no_run() {
         .run_over(network)
         .unwrap();
     assert!(run.clients.iter().all(Result::is_ok));
-    let honest = simulation(params(), clients).run(|_, _| {}).unwrap();
+    let honest = simulation(params(), clients).run(|_| {}).unwrap();
     let scores = |run: &undertone_tests::label::Run| -> Vec<_> {
         let outcomes = run.clients.iter().flatten();
         outcomes.map(|outcome| outcome.scores.clone()).collect()
@@ -557,7 +557,7 @@ fn jobs_with_too_many_rows_for_lwe_end_before_they_begin() {
         backend: Backend::Lwe,
         ..params()
     };
-    let Err(SimulationError::Aborted(aborted)) = simulation(params, clients).run(|_, _| {}) else {
+    let Err(SimulationError::Aborted(aborted)) = simulation(params, clients).run(|_| {}) else {
         panic!("the job is refused");
     };
     assert_eq!(aborted.phase, phases::SETUP, "{aborted}");

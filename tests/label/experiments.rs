@@ -53,7 +53,7 @@ fn accuracies(name: &str, clients: usize, variant: Variant, seed: u8) -> (f64, f
         .into_iter()
         .map(|(f, l)| (Rows::Features(f), l))
         .collect();
-    let run = simulation(params, clients).run(|_, _| {}).unwrap();
+    let run = simulation(params, clients).run(|_| {}).unwrap();
     let together: usize = run
         .clients
         .iter()
@@ -109,7 +109,7 @@ fn digits_get_the_same_labels_with_lwe_as_with_psm() {
             ..Params::default()
         };
         let run = simulation(params, rows.chunks(400).map(party).collect());
-        let clients = run.run(|_, _| {}).unwrap().clients.into_iter();
+        let clients = run.run(|_| {}).unwrap().clients.into_iter();
         let classes = clients.map(|outcome| outcome.unwrap().labels.classes().to_vec());
         classes.collect::<Vec<_>>()
     };

@@ -25,7 +25,7 @@ fn params(backend: Backend) -> Params {
 /// The number of frames that a client has sent by the end of `phase`.
 fn frames_through(backend: Backend, phase: Phase, rows: &[usize], client: usize) -> usize {
     let clients = random_clients(rows, BITS, 1).unwrap();
-    let run = simulation(params(backend), clients).run(|_, _| {}).unwrap();
+    let run = simulation(params(backend), clients).run(|_| {}).unwrap();
     let ledger = &run.ledgers[client + 1].1;
     ledger
         .phases()
@@ -53,7 +53,7 @@ fn with_leaver(
 fn without(backend: Backend, rows: &[usize], leaver: usize) -> Run {
     let mut clients = random_clients(rows, BITS, 1).unwrap();
     clients.remove(leaver);
-    simulation(params(backend), clients).run(|_, _| {}).unwrap()
+    simulation(params(backend), clients).run(|_| {}).unwrap()
 }
 
 /// The outcomes of the other clients and the graph are those of a run without the dropped client.
@@ -113,7 +113,7 @@ fn of_many_clients_some_leave_while_trees_grow() {
         .unwrap();
     clients.drain(66..68);
     let fewer = simulation(params(Backend::Clear), clients)
-        .run(|_, _| {})
+        .run(|_| {})
         .unwrap();
     assert_eq!(run.report.contributors.len(), 68);
     let labels = |run: &Run, leavers: bool| -> Vec<_> {
@@ -142,7 +142,7 @@ fn leaving_between_two_tiles_of_codes() {
         .unwrap();
     let mut fewer = clients;
     fewer.remove(1);
-    let smaller = simulation(params, fewer).run(|_, _| {}).unwrap();
+    let smaller = simulation(params, fewer).run(|_| {}).unwrap();
     assert_smaller_roster(&run, 1, &smaller);
 }
 
@@ -233,7 +233,7 @@ fn a_client_that_leaves_behind_its_masks_counts_for_nothing() {
     };
     let clients = random_clients(&rows, 64, 1).unwrap();
     let mut unlabelled = clients.clone();
-    let whole = simulation(params, clients.clone()).run(|_, _| {}).unwrap();
+    let whole = simulation(params, clients.clone()).run(|_| {}).unwrap();
     let sent = |phase| {
         whole.ledgers[2]
             .1
@@ -247,7 +247,7 @@ fn a_client_that_leaves_behind_its_masks_counts_for_nothing() {
     let run = simulation(params, clients).run_over(network).unwrap();
     // The others should see the same as with a client that has rows but no labels.
     unlabelled[1].1 = Labelling::new(2, vec![None; rows[1]]).unwrap();
-    let expected = simulation(params, unlabelled).run(|_, _| {}).unwrap();
+    let expected = simulation(params, unlabelled).run(|_| {}).unwrap();
     for client in [0, 2, 3] {
         let labels = |run: &Run| {
             run.clients[client]

@@ -6,6 +6,7 @@ mod cheaters;
 mod experiments;
 mod leavers;
 mod orders;
+mod progress;
 mod reference;
 mod scaling;
 mod simulation;

@@ -77,7 +77,7 @@ fn rows_hashed_together_give_the_same_run() {
     let clients: Vec<_> = [30, 0, 20, 25].into_iter().map(&mut client).collect();
     let params = Params::default();
     let apart = simulation(params, clients.clone()).run_over(Network::new());
-    let together = simulation(params, clients).run(|_, _| {}).unwrap();
+    let together = simulation(params, clients).run(|_| {}).unwrap();
     let of = |run| facts(run, params.backend);
     assert_eq!(of(&apart.unwrap()), of(&together));
 }
@@ -122,7 +122,7 @@ fn backends_agree() {
             phe: Phe::insecure(256),
             ..Params::default()
         };
-        simulation(params, clients.clone()).run(|_, _| {}).unwrap()
+        simulation(params, clients.clone()).run(|_| {}).unwrap()
     };
     let clear = run(Backend::Clear);
     for backend in [Backend::Sketch, Backend::Psm, Backend::Shade, Backend::Phe] {
@@ -147,7 +147,7 @@ fn rows_that_all_have_labels_keep_them() {
             variant,
             ..Params::default()
         };
-        let run = simulation(params, clients.clone()).run(|_, _| {}).unwrap();
+        let run = simulation(params, clients.clone()).run(|_| {}).unwrap();
         for (outcome, (_, labelling)) in run.clients.iter().zip(&clients) {
             let labels = &outcome.as_ref().unwrap().labels;
             assert_eq!(labels.classes(), labelling.labels());

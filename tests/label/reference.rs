@@ -34,7 +34,7 @@ fn neighbours_scores_and_predictions_are_the_references() {
             ..Params::default()
         };
         let clients = reference::clients(&rows, 256, 3).unwrap();
-        let run = simulation(params, clients).run(|_, _| {}).unwrap();
+        let run = simulation(params, clients).run(|_| {}).unwrap();
 
         for (id, row) in rows.iter().enumerate() {
             let near: Vec<usize> = run.report.distances.nearest(id).map(|(_, id)| id).collect();

@@ -51,9 +51,9 @@ fn a_run_is_that_of_the_protocol() {
     let codes = random_clients(&[21, 33, 18], 512, 1).unwrap();
     for clients in [clients(), codes] {
         let Job { params, .. } = job(false);
-        let due = simulation(params, clients.clone()).run(|_, _| {}).unwrap();
+        let due = simulation(params, clients.clone()).run(|_| {}).unwrap();
         let mut polls = 0;
-        let run = run(job(false), clients, None, seed(), |_, _| polls += 1).unwrap();
+        let run = run(job(false), clients, None, seed(), |_| polls += 1).unwrap();
         assert!(run.scaling.is_none() && polls > 0);
         for (outcome, due) in run.clients.iter().zip(due.clients) {
             assert_eq!(*outcome, due.unwrap());
@@ -65,7 +65,7 @@ fn a_run_is_that_of_the_protocol() {
 /// The scale is that of all rows, and rows are compared under it.
 #[test]
 fn a_job_that_standardises_has_two_sessions() {
-    let standardised = run(job(true), clients(), None, seed(), |_, _| {}).unwrap();
+    let standardised = run(job(true), clients(), None, seed(), |_| {}).unwrap();
     let scaling = standardised.scaling.as_ref().unwrap();
     let all = clients().into_iter().flat_map(|(rows, _)| match rows {
         Rows::Features(features) => features.values().to_vec(),
@@ -82,7 +82,7 @@ fn a_job_that_standardises_has_two_sessions() {
             .filter(|(row, found)| **found == Some((row % 2) as u16))
             .count()
     };
-    let plain = run(job(false), clients(), None, seed(), |_, _| {}).unwrap();
+    let plain = run(job(false), clients(), None, seed(), |_| {}).unwrap();
     assert!(right(&standardised) == 72 && right(&plain) < 60);
 }
 
@@ -92,7 +92,7 @@ fn noise_on_labels_follows_from_the_seed() {
     for standardise in [false, true] {
         let noisy = |seed: u8| {
             let seed = Seed::from_bytes([seed; 32]);
-            run(job(standardise), clients(), Some(0.1), seed, |_, _| {}).unwrap()
+            run(job(standardise), clients(), Some(0.1), seed, |_| {}).unwrap()
         };
         let (one, again, other) = (noisy(1), noisy(1), noisy(2));
         assert_eq!(one.clients, again.clients);
@@ -102,7 +102,7 @@ fn noise_on_labels_follows_from_the_seed() {
             assert_eq!(found[..6], own);
         }
     }
-    let refused = run(job(false), clients(), Some(0.0), seed(), |_, _| {});
+    let refused = run(job(false), clients(), Some(0.0), seed(), |_| {});
     let refused = refused.unwrap_err().to_string();
     assert!(
         refused.contains("client 0") && refused.contains("epsilon"),
@@ -117,7 +117,7 @@ fn features_that_cannot_be_standardised_are_named() {
         let mut clients = clients();
         let labelling = Labelling::new(2, vec![None; rows.len() / 3]).unwrap();
         clients[1] = (Rows::Features(Features::new(3, rows).unwrap()), labelling);
-        run(job(true), clients, None, seed(), |_, _| {}).unwrap_err()
+        run(job(true), clients, None, seed(), |_| {}).unwrap_err()
     };
     let large = with(vec![1.0, 2.0, 3.0, 1.0, 1e19, 3.0]);
     let due = InputError::TooLargeToScale {
@@ -133,20 +133,14 @@ fn features_that_cannot_be_standardised_are_named() {
         let labelling = Labelling::new(2, vec![Some(0), None, Some(1)]).unwrap();
         (Rows::Features(rows), labelling)
     };
-    let mean = run(
-        job(true),
-        [5.5, 2.25, 0.5].map(three),
-        None,
-        seed(),
-        |_, _| {},
-    );
+    let mean = run(job(true), [5.5, 2.25, 0.5].map(three), None, seed(), |_| {});
     assert_eq!(mean.unwrap_err(), input(InputError::NothingLeft { row: 1 }));
 }
 
 #[test]
 fn a_job_that_a_client_declines() {
     let codes = random_clients(&[4, 5, 6], 512, 1).unwrap();
-    let declined = run(job(true), codes, None, seed(), |_, _| {}).unwrap_err();
+    let declined = run(job(true), codes, None, seed(), |_| {}).unwrap_err();
     let RunError::Simulation(SimulationError::Declined { why, .. }) = declined else {
         panic!("{declined}");
     };
@@ -155,6 +149,6 @@ fn a_job_that_a_client_declines() {
         classes: Some(5),
         ..job(false)
     };
-    let declined = run(five, clients(), None, seed(), |_, _| {}).unwrap_err();
+    let declined = run(five, clients(), None, seed(), |_| {}).unwrap_err();
     assert!(declined.to_string().contains("5 classes"), "{declined}");
 }

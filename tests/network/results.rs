@@ -58,7 +58,7 @@ async fn compare(job: Job, clients: Vec<(Rows, Labelling)>) -> JobReport {
     }
     let one_process = move || {
         let seed = Seed::from_bytes(seed);
-        run(own_job, own_clients, None, seed, |_, _| {}).unwrap()
+        run(own_job, own_clients, None, seed, |_| {}).unwrap()
     };
     let expected = tokio::task::spawn_blocking(one_process).await.unwrap();
     let mut of_clients = undertone::party::Ledger::default();

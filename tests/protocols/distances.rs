@@ -182,7 +182,7 @@ fn psm_is_clear_on_all_data_sets() {
                 clients: clients.collect(),
                 seed: Seed::from_bytes([1; 32]),
             };
-            simulation.run(|_, _| {}).unwrap()
+            simulation.run(|_| {}).unwrap()
         };
         let (psm, clear) = (run(Backend::Psm), run(Backend::Clear));
         assert_eq!(psm.report.distances, clear.report.distances, "{name}");

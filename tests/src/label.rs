@@ -9,7 +9,7 @@ use undertone::kdf::simulated::{party as party_seed, session};
 use undertone::label::{
     Input, Labelling, Outcome, Params, Report, Rows, Together, client, phases, server,
 };
-use undertone::party::{Aborted, Ledger, Network, PartyId, Phase};
+use undertone::party::{Aborted, At, Ledger, Network, PartyId};
 
 use crate::identities;
 
@@ -36,13 +36,13 @@ pub struct Run {
 }
 
 impl Simulation {
-    /// Runs all parties over a network that delivers frames in order. Calls `observer` with a party
-    /// and its phase after every slice of work. Clients [hash their rows
-    /// together](Together): the first to need codes spends the time for all.
+    /// Runs all parties over a network that delivers frames in order. Calls `observer` after every
+    /// slice of work of a party. Clients [hash their rows together](Together): the first to need
+    /// codes spends the time for all.
     ///
     /// # Errors
     /// The first [`Aborted`] by its own fault, or [`Stalled`](undertone::party::Stalled).
-    pub fn run(self, observer: impl FnMut(PartyId, Phase)) -> Result<Run, SimulationError> {
+    pub fn run(self, observer: impl FnMut(&At)) -> Result<Run, SimulationError> {
         let together = Arc::new(Together::default());
         for (rows, _) in &self.clients {
             if let Rows::Features(features) = rows {

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use undertone_kdf::Seed;
-use undertone_party::{Abort, Io, PartyId, Reader, Script, SessionId};
+use undertone_party::{Abort, Io, PartyId, Progress, Reader, Script, SessionId};
 use undertone_setup::group::{self, Secrecy};
 use undertone_sum::series::{Adder, Layout, Owner};
 
@@ -88,6 +88,7 @@ struct Training {
     learner: Learner,
     seed: Seed,
     step: u32,
+    progress: Progress,
     loss: Option<f64>,
 }
 
@@ -241,6 +242,8 @@ impl Server {
         };
         let arrays = network::of_server(self.job.cut);
         let (learner, step) = resumed(&self.job, &graph, arrays, &seed, saved)?;
+        let progress = Progress::new(self.job.steps.into());
+        progress.add(step.into());
         Ok(Training {
             adder,
             ids,
@@ -251,6 +254,7 @@ impl Server {
             learner,
             seed,
             step,
+            progress,
             loss: None,
         })
     }
@@ -299,6 +303,7 @@ impl Server {
         let slopes = network::flatten(slopes, factor);
         training.learner.step(self.job.rate, &slopes);
         training.step += 1;
+        training.progress.add(1);
         if is_saved(&self.job, training.step) {
             self.save(training)?;
         }

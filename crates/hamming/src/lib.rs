@@ -34,10 +34,10 @@ use std::str::FromStr;
 
 use undertone_kernel::BitMatrix;
 use undertone_kernel::mask::Suite;
-use undertone_party::{Abort, PartyId, Phase, Script, SessionId};
+use undertone_party::{Abort, PartyId, Phase, Progress, Script, SessionId};
 
 use crate::pairwise::Lobby;
-use crate::tiles::Sink;
+use crate::tiles::{Counting, Sink};
 use undertone_setup::group::Secrecy;
 use undertone_setup::seal::Channel;
 
@@ -325,7 +325,12 @@ pub fn server<S: Sink>(
     check_bits(ctx.backend, ctx.bits)?;
     check_channels(&ctx.clients, &ctx.channels)?;
     check_cells(ctx.cells.as_ref(), &ctx.clients)?;
-    Ok(match ctx.backend {
+    let progress = Progress::new(match &ctx.cells {
+        None => Cells::one(ctx.clients.iter().map(|(_, rows)| *rows)).pairs(),
+        Some(cells) => cells.pairs(),
+    });
+    let sink = Counting::new(sink, progress.clone());
+    let script = match ctx.backend {
         Backend::Clear | Backend::Sketch => {
             Script::new(PHASE, move |io| plain::collect(io, ctx, sink))
         }
@@ -340,7 +345,13 @@ pub fn server<S: Sink>(
                 Script::new(PHASE, |io| cellwise::collect(io, ctx, sink))
             }
         },
-    })
+    };
+    let counted = |ended: Collected<Counting<S>>| Collected {
+        sink: ended.sink.into_inner(),
+        above: ended.above,
+        remains: ended.remains,
+    };
+    Ok(script.showing(progress).map(counted))
 }
 
 /// The server's protocol where each two clients have one of their own, without cells.

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rayon::prelude::*;
 use undertone_kernel::{BitMatrix, Cpu, Wiped, hamming};
+use undertone_party::Progress;
 
 use crate::cells::Cells;
 
@@ -54,6 +55,42 @@ pub trait Sink: Send + Sync + 'static {
     fn join(&mut self, other: Self);
     /// Takes a tile.
     fn tile(&mut self, tile: &Tile<'_>);
+}
+
+/// A sink that counts the distances that another one takes.
+#[derive(Debug)]
+pub(crate) struct Counting<S> {
+    sink: S,
+    progress: Progress,
+}
+
+impl<S> Counting<S> {
+    pub(crate) fn new(sink: S, progress: Progress) -> Self {
+        Self { sink, progress }
+    }
+
+    pub(crate) fn into_inner(self) -> S {
+        self.sink
+    }
+}
+
+impl<S: Sink> Sink for Counting<S> {
+    fn fork(&self) -> Self {
+        Self::new(self.sink.fork(), self.progress.clone())
+    }
+
+    fn between(&self, left: usize, right: usize) -> Self {
+        Self::new(self.sink.between(left, right), self.progress.clone())
+    }
+
+    fn join(&mut self, other: Self) {
+        self.sink.join(other.sink);
+    }
+
+    fn tile(&mut self, tile: &Tile<'_>) {
+        self.sink.tile(tile);
+        self.progress.add(tile.distances.len() as u64);
+    }
 }
 
 /// A sink that drops all distances. It serves to time the backends.

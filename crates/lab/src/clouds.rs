@@ -38,8 +38,9 @@ pub(crate) struct Hidden(Vec<Option<u16>>);
 pub(crate) fn deal(
     clients: usize,
     rows: usize,
+    features: usize,
 ) -> Result<(Vec<(Rows, Labelling)>, Hidden), InputError> {
-    let (all, truth) = clouds(clients * rows, FEATURES, 1.0)?;
+    let (all, truth) = clouds(clients * rows, features, 1.0)?;
     // Row i has class i mod 10. The first ten rows therefore label every class.
     let is_given = |row: usize| (row / CLASSES).is_multiple_of(LABELLED);
     let of = |client: usize| {

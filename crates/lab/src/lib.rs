@@ -55,7 +55,7 @@ pub use failure::Failure;
 use undertone::kdf::Seed;
 
 /// How results are shown.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct Show {
     /// Print results only.
     pub quiet: bool,

@@ -1,10 +1,13 @@
 //! Output of commands: standard output, files that appear whole or not at all, and a progress bar.
 
+use std::fmt;
 use std::io::{self, IsTerminal, Seek, Write};
 use std::path::{Path, PathBuf};
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 use npyz::{AutoSerialize, WriterBuilder};
+use undertone::party::progress::{say, time_left};
+use undertone::party::{At, Watch};
 
 use crate::interrupt::TempFile;
 use crate::{Failure, Show};
@@ -195,15 +198,40 @@ fn place(path: &Path) -> PathBuf {
 pub fn progress(steps: u64, show: Show) -> ProgressBar {
     bar(
         steps,
-        "{spinner} {bar:30} {pos}/{len} {elapsed} {msg}",
+        "{spinner} {bar:30} {pos}/{len} {elapsed}{left} {msg}",
         "",
         show,
     )
 }
 
+/// Like [`progress`], for work of which shares are done: they are shown in per cent.
+pub fn shares(parts: u64, show: Show) -> ProgressBar {
+    bar(parts, "{spinner} {bar:30} {elapsed}{left} {msg}", "", show)
+}
+
+/// Shows on a bar what the parties of a run do.
+pub fn observer(bar: &ProgressBar) -> impl FnMut(&At) {
+    let mut watch = Watch::new();
+    move |at| {
+        watch.see(at);
+        if !bar.is_hidden() {
+            bar.set_message(watch.say());
+        }
+    }
+}
+
 /// Like [`progress`], for work whose steps cannot be counted: says what the command does.
 pub fn working(what: &'static str, show: Show) -> ProgressBar {
     bar(1, "{spinner} {msg}", what, show)
+}
+
+/// ", 34 % done, about 12 s left", once a step is done.
+fn left(state: &ProgressState, text: &mut dyn fmt::Write) {
+    let share = f64::from(state.fraction());
+    if share > 0.0 {
+        // What cannot be written is not shown.
+        let _ = write!(text, ", {}", say(share, time_left(state.elapsed(), share)));
+    }
 }
 
 fn bar(steps: u64, template: &str, message: &'static str, show: Show) -> ProgressBar {
@@ -212,7 +240,7 @@ fn bar(steps: u64, template: &str, message: &'static str, show: Show) -> Progres
     }
     let bar = ProgressBar::new(steps).with_message(message);
     if let Ok(style) = ProgressStyle::with_template(template) {
-        bar.set_style(style);
+        bar.set_style(style.with_key("left", left));
     }
     bar.tick();
     bar

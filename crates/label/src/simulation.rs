@@ -6,7 +6,7 @@ use std::time::Duration;
 use undertone_job::simulation::SimulationError;
 use undertone_job::{Application as _, Terms as _};
 use undertone_kdf::{Seed, simulated};
-use undertone_party::{Abort, Aborted, Ledger, Network, PartyId, Phase};
+use undertone_party::{Abort, Aborted, At, Ledger, Network, PartyId};
 
 use crate::application::{Client, Ended, Gained, Server};
 use crate::client::Outcome;
@@ -92,7 +92,7 @@ pub fn simulation(
 /// With a `label_epsilon` there is [noise](crate::label_noise) on each client's labels, which
 /// follows from `seed`. Outside of simulations each client has a secret seed of its own.
 ///
-/// Calls `observer` with a party and its phase after every slice of work.
+/// Calls `observer` after every slice of work of a party.
 ///
 /// # Errors
 /// [`RunError`]. `label_epsilon` must be in [`LabelNoise::EPSILON`].
@@ -101,7 +101,7 @@ pub fn run(
     clients: impl IntoIterator<Item = (Rows, Labelling)>,
     label_epsilon: Option<f64>,
     seed: Seed,
-    mut observer: impl FnMut(PartyId, Phase),
+    mut observer: impl FnMut(&At),
 ) -> Result<Run, RunError> {
     let together = Arc::new(Together::default());
     let (mut all, mut features) = (Vec::new(), Vec::new());

@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use undertone_kernel::mask;
-use undertone_party::{Abort, Io, Outbox, PartyId};
+use undertone_party::{Abort, Io, Outbox, PartyId, Progress};
 
 use crate::distances::Distances;
 use crate::influence::{COLUMNS, Influence};
@@ -152,6 +152,8 @@ impl Spread {
         // Without unlabelled rows there is nothing to share out.
         let batch = COLUMNS * rayon::current_num_threads();
         let batches = if height == 0 { 0 } else { rows.len() };
+        let progress = Progress::new(batches as u64);
+        io.show(progress.clone());
         for start in (0..batches).step_by(batch) {
             let batch = start..rows.len().min(start + batch);
             let mut leaves = Vec::with_capacity(batch.len());
@@ -166,6 +168,7 @@ impl Spread {
                 let row = joint.unlabelled[row];
                 fixed::encode(columns[place * n + row], reach[row])
             };
+            progress.add(batch.len() as u64);
             let mut words = &shares.send(&leaves, value)[..];
             for whose in whose[batch].chunk_by(|a, b| a == b) {
                 let (own, others) = words.split_at(whose.len() * height);

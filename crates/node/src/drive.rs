@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use tonic::codegen::Bytes;
 use undertone_party::{
-    Abort, Aborted, Endpoint, Ledger, Limits, Party, PartyId, Phase, Poll, Push,
+    Abort, Aborted, Endpoint, Ledger, Limits, Party, PartyId, Phase, Poll, Progress, Push,
 };
 
 use crate::flow::{Item, Links, Violation};
@@ -50,6 +50,8 @@ pub(crate) enum Event {
 pub(crate) struct Standing {
     /// The phase of its last step.
     pub(crate) phase: Phase,
+    /// How far it is in this phase, where it shows that.
+    pub(crate) progress: Option<Progress>,
     /// The peers that it waits for: to send a message, or to take a frame.
     pub(crate) waits_for: Vec<PartyId>,
     /// Whether it has its result and only waits until its peers have taken what it sent.
@@ -330,6 +332,7 @@ impl<'a, P: Party, L: Line> Driver<'a, P, L> {
         });
         let standing = Standing {
             phase,
+            progress: self.endpoint.progress(),
             waits_for,
             done: self.has_ended() && self.endpoint.aborted().is_none(),
             active: self.active,

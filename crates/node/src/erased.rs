@@ -9,7 +9,7 @@ use std::any::Any;
 
 use undertone_job::{Agreed, Application, Job, Participant, SessionContext, entries};
 use undertone_kdf::Seed;
-use undertone_party::{Abort, Aborted, Inbox, Party, PartyId, Phase, Step};
+use undertone_party::{Abort, Aborted, Inbox, Party, PartyId, Phase, Progress, Step};
 
 use crate::application::{Decline, Facts, Next, Served, Unwilling};
 
@@ -23,12 +23,17 @@ fn typed<T: 'static>(output: Output) -> T {
 
 trait Steps: Send {
     fn phase(&self) -> Phase;
+    fn progress(&self) -> Option<Progress>;
     fn step(self: Box<Self>, inbox: Inbox) -> Result<Step<AnyParty>, Abort>;
 }
 
 impl<P: Party<Output: 'static> + 'static> Steps for P {
     fn phase(&self) -> Phase {
         Party::phase(self)
+    }
+
+    fn progress(&self) -> Option<Progress> {
+        Party::progress(self)
     }
 
     fn step(self: Box<Self>, inbox: Inbox) -> Result<Step<AnyParty>, Abort> {
@@ -54,6 +59,10 @@ impl Party for AnyParty {
 
     fn phase(&self) -> Phase {
         self.0.phase()
+    }
+
+    fn progress(&self) -> Option<Progress> {
+        self.0.progress()
     }
 
     fn step(self, inbox: Inbox) -> Result<Step<Self>, Abort> {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use undertone_party::progress::{say, time_left};
 use undertone_party::{Cost, Ledger, Phase};
 
 use crate::application::Facts;
@@ -62,6 +63,13 @@ pub struct PhaseStatus {
     pub state: String,
     /// Wall-clock time in it so far, in seconds.
     pub seconds: f64,
+    /// The share of its work that is done, from 0 to 1: of a phase that is now, takes long and can
+    /// be counted.
+    #[serde(default)]
+    pub share_done: Option<f64>,
+    /// The time that it will still take, in seconds, if the rest goes as fast.
+    #[serde(default)]
+    pub seconds_left: Option<f64>,
     /// Frame bytes the server received.
     pub bytes_received: u64,
     /// Frame bytes the server sent.
@@ -172,6 +180,13 @@ fn waiting_for(names: &[String], all: usize) -> String {
 }
 
 impl Status {
+    /// How far the phase is that is now, for people: "34 % done, about 12 s left".
+    pub fn progress(&self) -> Option<String> {
+        let now = self.phases.iter().find(|phase| phase.state == "now")?;
+        let left = now.seconds_left.map(Duration::from_secs_f64);
+        now.share_done.map(|share| say(share, left))
+    }
+
     /// What happens now, and which clients the server waits for.
     pub(crate) fn say(&self) -> String {
         let running = self.session.is_some();
@@ -218,6 +233,15 @@ impl Status {
     }
 }
 
+impl PhaseStatus {
+    /// Notes how far a phase is.
+    pub(crate) fn is_at(&mut self, share: f64) {
+        self.share_done = Some(share);
+        let spent = Duration::from_secs_f64(self.seconds);
+        self.seconds_left = time_left(spent, share).map(|left| left.as_secs_f64());
+    }
+}
+
 /// What each of `phases` cost, and how long it took. `times` holds the times by the phases'
 /// numbers. Phases before `now` are reported as `done`, `now` as `state`, later ones as `due`.
 /// Without `now`, all phases are reported as `state`.
@@ -243,6 +267,8 @@ pub(crate) fn phase_statuses(
             }
             .to_owned(),
             seconds: time.map_or(0.0, Duration::as_secs_f64),
+            share_done: None,
+            seconds_left: None,
             bytes_received: cost.bytes_received,
             bytes_sent: cost.bytes_sent,
             messages: cost.messages,
@@ -357,6 +383,18 @@ mod tests {
         assert_eq!(
             running.say(),
             "distances: waiting for 1 of 2 clients: ward-1"
+        );
+        let mut distances = PhaseStatus {
+            state: "now".into(),
+            seconds: 10.0,
+            ..PhaseStatus::default()
+        };
+        distances.is_at(0.25);
+        assert_eq!(running.progress(), None);
+        running.phases = vec![distances];
+        assert_eq!(
+            running.progress().as_deref(),
+            Some("25 % done, about 30 s left")
         );
         running.state = "stopping".into();
         assert_eq!(

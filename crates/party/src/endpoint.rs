@@ -15,6 +15,7 @@ use std::time::Instant;
 use crate::frame::{FrameError, HEADER_LEN, Header, Kind, Limits, Payload, SessionId};
 use crate::ledger::Ledger;
 use crate::party::{Abort, Aborted, Arrival, Inbox, Need, Outbox, Party, PartyId, Phase, Step};
+use crate::progress::Progress;
 
 /// What the caller must do next.
 pub enum Poll {
@@ -133,6 +134,14 @@ impl<P: Party> Endpoint<P> {
     pub fn next_phase(&self) -> Option<Phase> {
         match &self.state {
             State::Running { party, .. } => Some(party.phase()),
+            _ => None,
+        }
+    }
+
+    /// How far the party is in its phase, where it shows that.
+    pub fn progress(&self) -> Option<Progress> {
+        match &self.state {
+            State::Running { party, .. } => party.progress(),
             _ => None,
         }
     }

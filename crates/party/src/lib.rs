@@ -9,6 +9,7 @@
 //! | [`ledger`] | bytes, messages, rounds and compute, per phase |
 //! | [`script`] | [`Script`]: a party written as straight-line `async` code |
 //! | [`courier`] | [`Courier`]: an endpoint over a carrier that moves bundles of frames |
+//! | [`progress`] | [`Progress`]: the share of a long phase that is done |
 //! | [`memory`] | a network inside one process: any delivery order, dropped clients, tampering |
 //!
 //! A protocol is a type that implements [`Party`]. The same type runs in memory for tests and
@@ -24,6 +25,7 @@ pub mod ledger;
 pub mod lockstep;
 pub mod memory;
 pub mod party;
+pub mod progress;
 pub mod script;
 
 pub use codec::{DecodeError, Reader, Writer};
@@ -34,6 +36,7 @@ pub use ledger::{Cost, Ledger};
 pub use lockstep::Lockstep;
 pub use memory::{Network, Node, Stalled};
 pub use party::{Abort, Aborted, Arrival, Inbox, Need, Outbox, Party, PartyId, Phase, Step};
+pub use progress::{At, Progress, Watch};
 pub use script::{Io, Script};
 
 #[cfg(doctest)]

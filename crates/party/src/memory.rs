@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use crate::endpoint::{Endpoint, Poll, Push};
 use crate::frame::FrameError;
 use crate::party::{Aborted, Party, PartyId, Phase};
+use crate::progress::{At, Progress};
 
 /// An [`Endpoint`] of any party.
 pub trait Node: private::Sealed {
@@ -15,6 +16,8 @@ pub trait Node: private::Sealed {
     fn id(&self) -> PartyId;
     /// See [`Endpoint::phase`].
     fn phase(&self) -> Phase;
+    /// See [`Endpoint::progress`].
+    fn progress(&self) -> Option<Progress>;
     /// See [`Endpoint::push`].
     ///
     /// # Errors
@@ -43,6 +46,9 @@ impl<P: Party> Node for Endpoint<P> {
     fn phase(&self) -> Phase {
         self.phase()
     }
+    fn progress(&self) -> Option<Progress> {
+        self.progress()
+    }
     fn push(&mut self, link: PartyId, frame: Vec<u8>) -> Result<Push, FrameError> {
         self.push(link, frame)
     }
@@ -67,7 +73,7 @@ pub struct Stalled {
 
 type Chooser<'a> = Box<dyn FnMut(usize) -> usize + 'a>;
 type Interceptor<'a> = Box<dyn FnMut(PartyId, PartyId, &mut Vec<u8>) + 'a>;
-type Observer<'a> = Box<dyn FnMut(PartyId, Phase) + 'a>;
+type Observer<'a> = Box<dyn FnMut(&At) + 'a>;
 
 /// All links from `id`.
 fn links_of(id: PartyId) -> std::ops::RangeInclusive<(PartyId, PartyId)> {
@@ -129,9 +135,9 @@ impl<'a> Network<'a> {
         self
     }
 
-    /// Calls `observer(party, phase)` each time that a party is polled.
+    /// Calls `observer` each time that a party is polled.
     #[must_use]
-    pub fn observe(mut self, observer: impl FnMut(PartyId, Phase) + 'a) -> Self {
+    pub fn observe(mut self, observer: impl FnMut(&At) + 'a) -> Self {
         self.observer = Some(Box::new(observer));
         self
     }
@@ -290,7 +296,11 @@ impl<'a> Network<'a> {
         }
         let polled = node.poll();
         if let Some(observer) = &mut self.observer {
-            observer(id, node.phase());
+            observer(&At {
+                party: id,
+                phase: node.phase(),
+                progress: node.progress(),
+            });
         }
         match polled {
             Ok(Poll::Send(to, mut frame)) => {

@@ -5,6 +5,7 @@ use std::fmt;
 
 use crate::codec::DecodeError;
 use crate::frame::Payload;
+use crate::progress::Progress;
 
 /// Names a party of a session: the server, or client `j` in roster order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -80,6 +81,11 @@ pub trait Party: Sized + Send {
 
     /// The phase of the next step.
     fn phase(&self) -> Phase;
+
+    /// How far the party is in its phase, where that takes long and can be counted.
+    fn progress(&self) -> Option<Progress> {
+        None
+    }
 
     /// Takes a step. `inbox` holds the arrivals that the last step needs, and nothing in the first
     /// step.

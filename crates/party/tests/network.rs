@@ -235,9 +235,9 @@ fn the_ledger_counts_frames_bytes_and_time() {
 #[test]
 fn observers_see_parties_and_interceptors_frames() {
     let seen = RefCell::new(Vec::new());
-    let network = Network::new().observe(|id, phase| {
-        assert_eq!(phase, ASKING);
-        seen.borrow_mut().push(id);
+    let network = Network::new().observe(|at| {
+        assert_eq!(at.phase, ASKING);
+        seen.borrow_mut().push(at.party);
     });
     let ran = run(
         network.intercept(|from, to, frame| {

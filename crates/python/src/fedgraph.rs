@@ -127,7 +127,7 @@ pub(crate) fn fedgraph<'py>(
     });
     let clients = each.collect::<PyResult<Vec<_>>>()?;
     let run = interrupt::run(py, progress, |tell| {
-        let network = Network::new().observe(|who, phase| tell(&|| format!("{phase}, {who}")));
+        let network = Network::new().observe(interrupt::observer(tell));
         simulation(job, clients, seed)
             .and_then(|mut simulation| simulation.run(network))
             .map_err(failed)

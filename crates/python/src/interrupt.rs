@@ -4,6 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
+use undertone::party::{At, Watch};
 
 use crate::pool;
 
@@ -17,6 +18,15 @@ pub(crate) fn raise(error: PyErr) -> ! {
 
 /// The shortest time between two looks at the interpreter.
 const EVERY: Duration = Duration::from_millis(50);
+
+/// Tells what the parties of a run do.
+pub(crate) fn observer<'a>(tell: &'a mut dyn FnMut(&dyn Fn() -> String)) -> impl FnMut(&At) + 'a {
+    let mut watch = Watch::new();
+    move |at| {
+        watch.see(at);
+        tell(&|| watch.say());
+    }
+}
 
 /// Runs `work` without the interpreter. `work` gets a function that it calls now and then, with a
 /// message that says what it does. This function handles signals, and passes the message to

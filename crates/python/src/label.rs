@@ -12,7 +12,6 @@ use undertone::kdf::Seed;
 use undertone::label::{
     Client, Ended, Gained, Job, LabelNoise, Outcome, Report, RunError, Server, run,
 };
-use undertone::party::{PartyId, Phase};
 
 use crate::arrays;
 use crate::client::{self, Brought, Callbacks, PyClient};
@@ -121,7 +120,7 @@ pub(crate) fn label<'py>(
     }
     let seed = options::seed(seed)?;
     let run = interrupt::run(py, progress, |tell| {
-        let observer = |who: PartyId, phase: Phase| tell(&|| format!("{phase}, {who}"));
+        let observer = interrupt::observer(tell);
         let run = run(job, clients, label_epsilon, seed, observer);
         let mut run = run.map_err(|error| match error {
             RunError::Simulation(error @ SimulationError::Declined { .. }) => value(error),

@@ -117,7 +117,7 @@ pub(crate) fn distances<'py>(
             },
             seed,
         };
-        let network = Network::new().observe(|who, phase| tell(&|| format!("{phase}, {who}")));
+        let network = Network::new().observe(interrupt::observer(tell));
         let run = run.run_over(network).map_err(simulation)?;
         for client in run.clients {
             client.map_err(|error| errors::aborted(&error))?;

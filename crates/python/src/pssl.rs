@@ -91,7 +91,7 @@ pub(crate) fn pssl<'py>(
     let clients: PyResult<Vec<_>> = clients.map(|(x, y)| data(x, y).map(Arc::new)).collect();
     let (clients, seed) = (clients?, options::seed(seed)?);
     let run = interrupt::run(py, progress, |tell| {
-        let network = Network::new().observe(|who, phase| tell(&|| format!("{phase}, {who}")));
+        let network = Network::new().observe(interrupt::observer(tell));
         simulation(job, clients, seed)
             .and_then(|mut simulation| simulation.run(network))
             .map_err(failed)

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use undertone::job::simulation::SimulationError;
-use undertone::party::{Ledger, Network, PartyId, Phase};
+use undertone::party::{At, Ledger, Network, PartyId};
 
 use crate::costs::{self, Spent};
 use crate::errors::{self, simulation, value};
@@ -57,12 +57,13 @@ impl<S: Send> Simulated<S> {
     ) -> PyResult<T> {
         interrupt::run(py, progress, |tell| {
             let mut inner = self.inner()?;
-            let observer = |who: PartyId, phase: Phase| {
+            let mut observer = interrupt::observer(tell);
+            let observer = |at: &At| {
                 // The other clients would learn on, for nothing.
                 if let Some(error) = self.raised.take() {
                     interrupt::raise(error);
                 }
-                tell(&|| format!("{phase}, {who}"));
+                observer(at);
             };
             let ran = run(&mut inner.simulation, Network::new().observe(observer));
             if let Some(error) = self.raised.take() {

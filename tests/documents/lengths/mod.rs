@@ -318,7 +318,7 @@ fn rounds_of_many_classes_are_predicted() {
             )
         };
         let run = simulation(params, (0..3).map(client).collect());
-        let run = run.run(|_, _| {}).unwrap();
+        let run = run.run(|_| {}).unwrap();
         let shape = Shape {
             rows: vec![(rows, 6); 3],
             classes,

@@ -140,7 +140,7 @@ impl Setting {
             clients: all.chunks(self.rows).map(client).collect(),
             seed: self.secret(),
         };
-        let run = simulation.run(|_, _| {}).unwrap();
+        let run = simulation.run(|_| {}).unwrap();
         let graph = Graph::new(&run.report.distances, params.bits, params.variant);
         let mut world = World::new(self, inputs, graph);
         let opened: Vec<&[f64]> = run.clients[0].as_ref().unwrap().scores.iter().collect();

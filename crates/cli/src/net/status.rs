@@ -55,6 +55,9 @@ fn text(status: &status::Status) -> String {
         "{}\n{}, job {}, session {}, for {:.0} s",
         status.headline, status.application, status.job, status.number, status.elapsed_seconds
     );
+    if let (Some(phase), Some(progress)) = (&status.phase, status.progress()) {
+        text += &format!("\n{phase}: {progress}");
+    }
     text += &format!("\n{}", facts(&status.parameters).trim_end_matches(", "));
     if !status.results.is_empty() {
         text += &format!(

@@ -119,7 +119,7 @@ impl BenchCells {
         let all = std::iter::once(None).chain(self.probes.iter().copied().map(Some));
         for probes in all {
             let seed = Seed::from_bytes([1; 32]);
-            let run = run(job(probes), dealt.clone(), None, seed, |_, _| {})?;
+            let run = run(job(probes), dealt.clone(), None, seed, |_| {})?;
             let spent = together(&run.ledgers);
             let costs = spent.phases().filter(|(phase, _)| {
                 *phase == phases::CELLS || *phase == phases::DISTANCES || *phase == phases::OFFLINE

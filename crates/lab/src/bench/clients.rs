@@ -114,13 +114,14 @@ impl Clients {
     }
 
     fn measure(&self, params: Params, clients: usize) -> Result<Measured, Failure> {
-        let (dealt, hidden) = clouds::deal(clients, self.rows).map_err(Failure::data)?;
+        let (dealt, hidden) =
+            clouds::deal(clients, self.rows, clouds::FEATURES).map_err(Failure::data)?;
         let job = Job {
             params,
             ..Job::default()
         };
         let start = Instant::now();
-        let run = run(job, dealt, None, Seed::from_bytes([1; 32]), |_, _| {})?;
+        let run = run(job, dealt, None, Seed::from_bytes([1; 32]), |_| {})?;
         let whole = start.elapsed();
         let all = together(&run.ledgers);
         let pairs = clients * (clients - 1) / 2;

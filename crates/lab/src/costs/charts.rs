@@ -206,19 +206,21 @@ fn legend(area: &Area<'_>, lines: &[Line]) -> Drawn {
 }
 
 /// What varies along the horizontal axis.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Across {
     Rows,
     Bits,
     Clients,
+    Features,
 }
 
 impl Across {
     fn axis(self) -> &'static str {
         match self {
-            Self::Rows => "rows of each client",
+            Self::Rows => "rows of each client (n / p)",
             Self::Bits => "bits of a code (L)",
-            Self::Clients => "clients",
+            Self::Clients => "clients (p), as many rows in all",
+            Self::Features => "features of a row (d)",
         }
     }
 
@@ -227,13 +229,23 @@ impl Across {
         if point.suite != base.suite {
             return None;
         }
-        let (rows, bits) = (point.rows == base.rows, point.bits == base.bits);
-        let clients = point.clients == base.clients;
-        let of_base = base.rows * base.clients / point.clients;
+        let other = |own: Self| match (self, own) {
+            // The number of all clients' rows together stays the same.
+            (Self::Clients, Self::Rows) => base.rows * base.clients / point.clients,
+            _ => own.size(base),
+        };
+        let all = [Self::Rows, Self::Bits, Self::Clients, Self::Features];
+        let mut others = all.into_iter().filter(|own| *own != self);
+        let is_alone = others.all(|own| own.size(point) == other(own));
+        is_alone.then(|| self.size(point) as f64)
+    }
+
+    fn size(self, point: &Point) -> usize {
         match self {
-            Self::Rows => (bits && clients).then_some(point.rows as f64),
-            Self::Bits => (rows && clients).then_some(point.bits as f64),
-            Self::Clients => (bits && point.rows == of_base).then_some(point.clients as f64),
+            Self::Rows => point.rows,
+            Self::Bits => point.bits,
+            Self::Clients => point.clients,
+            Self::Features => point.features,
         }
     }
 }
@@ -307,11 +319,15 @@ impl Pair {
     }
 
     fn time(&self, area: &Area<'_>) -> Drawn {
+        self.time_as(area, "Computing time, all parties")
+    }
+
+    fn time_as(&self, area: &Area<'_>, title: &str) -> Drawn {
         let axes = Axes {
             across: self.axis,
             up: seconds,
         };
-        chart(area, "Computing time, all parties", &axes, &self.time)
+        chart(area, title, &axes, &self.time)
     }
 
     fn sent(&self, area: &Area<'_>) -> Drawn {
@@ -350,6 +366,28 @@ pub(super) fn main_picture(report: &Report) -> Result<String, Failure> {
     })
 }
 
+/// The picture of growth: computing time by each of the four sizes, and a legend, on white.
+pub(super) fn growth(report: &Report) -> Result<String, Failure> {
+    let all = [
+        (Across::Rows, "More rows"),
+        (Across::Clients, "More clients"),
+        (Across::Bits, "Longer codes"),
+        (Across::Features, "More features"),
+    ];
+    svg((2 * CHART.0 + LEGEND, 2 * CHART.1), |root| {
+        root.fill(&WHITE)?;
+        let (charts, right) = root.split_horizontally(2 * CHART.0);
+        for ((across, title), area) in all.iter().zip(charts.split_evenly((2, 2))) {
+            let pair = Pair::of(report, *across);
+            pair.time_as(&area, title)?;
+            if *across == Across::Rows {
+                pair.legend(&right)?;
+            }
+        }
+        Ok(())
+    })
+}
+
 /// A figure of the report: pictures that belong together, and what they show.
 pub(super) struct Figure {
     pub title: String,
@@ -380,6 +418,13 @@ pub(super) fn all(report: &Report) -> Result<Vec<Figure>, Failure> {
                 "More clients: {} rows in all, {}-bit codes",
                 base.all_rows(),
                 base.bits
+            ),
+        ),
+        (
+            Across::Features,
+            format!(
+                "More features: {} clients with {} rows each",
+                base.clients, base.rows
             ),
         ),
     ];

@@ -28,6 +28,8 @@ pub(super) struct Point {
     pub clients: usize,
     /// Rows of each client.
     pub rows: usize,
+    /// Features of a row.
+    pub features: usize,
     /// Bits of a code.
     pub bits: usize,
     /// Bits of keys of `phe`.
@@ -42,8 +44,8 @@ impl fmt::Display for Point {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{}, {} clients of {} rows, {} bits",
-            self.backend, self.clients, self.rows, self.bits
+            "{}, {} clients of {} rows, {} features, {} bits",
+            self.backend, self.clients, self.rows, self.features, self.bits
         )
     }
 }
@@ -64,10 +66,11 @@ impl Point {
         (self.pairs() * self.rows * self.rows) as f64
     }
 
-    /// A measure of the expected time: the bits to compare, and a fixed cost for each pair of
-    /// clients.
+    /// A measure of the expected time: the bits to compare, the projections to multiply, and a fixed
+    /// cost for each pair of clients.
     pub(super) fn work(&self) -> f64 {
-        self.distances() * self.bits as f64 + 5e7 * self.pairs() as f64
+        let projected = self.all_rows() * self.features;
+        (self.distances() + projected as f64) * self.bits as f64 + 5e7 * self.pairs() as f64
     }
 }
 
@@ -143,7 +146,8 @@ pub(super) fn median_of(
 }
 
 fn measure(point: Point, links: &[Link]) -> Result<Measured, Failure> {
-    let (clients, truth) = clouds::deal(point.clients, point.rows).map_err(Failure::data)?;
+    let (clients, truth) =
+        clouds::deal(point.clients, point.rows, point.features).map_err(Failure::data)?;
     let params = Params {
         bits: point.bits,
         backend: point.backend,
@@ -243,6 +247,7 @@ pub(super) fn csv(runs: &[Measured], file: &mut dyn Write) -> io::Result<()> {
         "suite",
         "clients",
         "rows_each",
+        "features",
         "bits",
         "runs",
         "phase",
@@ -260,6 +265,7 @@ pub(super) fn csv(runs: &[Measured], file: &mut dyn Write) -> io::Result<()> {
                 point.suite.to_string(),
                 point.clients,
                 point.rows,
+                point.features,
                 point.bits,
                 run.runs,
                 phase.phase,

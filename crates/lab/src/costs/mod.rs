@@ -25,6 +25,7 @@ use self::repeat::{REPETITION, Repetition};
 use crate::bench::graph::{BenchGraph, GraphReport};
 use crate::bench::pairs::{Pairs, PairsReport};
 use crate::bench::votes::{BenchVotes, VotesReport};
+use crate::clouds;
 use crate::machine::{processor, simd};
 use crate::output::{self, Output};
 use crate::{Failure, Show};
@@ -33,7 +34,8 @@ use crate::{Failure, Show};
 #[derive(Debug, Args)]
 #[group(skip)]
 pub struct Costs {
-    /// The report, HTML; .csv, .json and .svg (its main picture) are written beside it
+    /// The report, HTML; .csv, .json, .svg (its main picture) and .growth.svg (computing time by
+    /// every size) are written beside it
     #[arg(long, value_name = "FILE", default_value = "report.html")]
     out: PathBuf,
     /// A smaller grid: one minute instead of six
@@ -102,6 +104,7 @@ struct Grid {
     rows: &'static [usize],
     bits: &'static [usize],
     clients: &'static [usize],
+    features: &'static [usize],
 }
 
 impl Grid {
@@ -111,6 +114,7 @@ impl Grid {
             suite: Suite::Aes128Ctr,
             clients: if quick { 3 } else { 5 },
             rows: if quick { 60 } else { 200 },
+            features: clouds::FEATURES,
             bits: if quick { 512 } else { 4096 },
             key_bits: if quick { 2048 } else { paillier::DEFAULT_BITS },
         };
@@ -120,6 +124,7 @@ impl Grid {
                 rows: &[30, 60, 120],
                 bits: &[128, 512, 2048],
                 clients: &[3, 4, 6],
+                features: &[16, 64, 256],
             }
         } else {
             Self {
@@ -127,6 +132,7 @@ impl Grid {
                 rows: &[25, 50, 100, 200, 400, 800, 1600],
                 bits: &[256, 1024, 4096, 16384],
                 clients: &[3, 5, 10, 20, 40],
+                features: &[16, 64, 256, 1024, 4096],
             }
         }
     }
@@ -149,6 +155,7 @@ impl Grid {
                 rows: self.base.rows * self.base.clients / clients,
                 ..base
             }),
+            of(self.features, &|features| Point { features, ..base }),
         ];
         if backend == Backend::Psm {
             all.push(vec![Point {
@@ -166,16 +173,16 @@ impl Costs {
         if self.longest.is_nan() || self.longest <= 0.0 {
             return Err(Failure::usage("--longest must be above 0"));
         }
-        const BESIDE: [&str; 3] = ["csv", "json", "svg"];
+        const BESIDE: [&str; 4] = ["csv", "json", "svg", "growth.svg"];
         let own = self.out.extension();
         if own.is_some_and(|own| BESIDE.iter().any(|extension| own == *extension)) {
             return Err(Failure::usage(
-                "--out names the HTML file; .csv, .json and .svg are written beside it",
+                "--out names the HTML file; .csv, .json, .svg and .growth.svg are written beside it",
             ));
         }
         let beside = |extension| Output::create(&self.out.with_extension(extension));
-        let [csv, json, svg] = BESIDE.map(beside);
-        let (csv, json, svg) = (csv?, json?, svg?);
+        let [csv, json, svg, growth] = BESIDE.map(beside);
+        let (csv, json, svg, growth) = (csv?, json?, svg?, growth?);
         let html = Output::create(&self.out)?;
         let grid = Grid::of(self.quick);
         let runs = self.measure(&grid, show)?;
@@ -215,10 +222,12 @@ impl Costs {
             graph: graph.measure(|| ())?,
         };
         let picture = charts::main_picture(&report)?;
+        let grown = charts::growth(&report)?;
         let page = page::page(&report)?;
         csv.write(|file| measure::csv(&report.runs, file))?;
         json.json(&report)?;
         svg.write(|file| file.write_all(picture.as_bytes()))?;
+        growth.write(|file| file.write_all(grown.as_bytes()))?;
         html.write(|file| file.write_all(page.as_bytes()))?;
         output::print_report(show, &report, || {
             page::summary(&report, &self.out, show.quiet)

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use clap::Args;
-use indicatif::ProgressBar;
 use serde::Serialize;
 use undertone::job::{Entries, Job};
 
+use super::course::{Course, Lap};
 use crate::output::Output;
 use crate::{Failure, Show, output, stated};
 
@@ -101,16 +101,22 @@ impl Outputs {
     }
 }
 
-/// Runs trials of `steps` each, side by side, with a progress bar.
+/// Runs trials side by side, with a progress bar. Says how long they will take if that is more
+/// than a minute.
 pub(crate) fn run_trials<T: Sync, R: Send>(
     trials: &[T],
-    steps: u64,
     show: Show,
-    run: impl Fn(&T, &ProgressBar) -> Result<R, Failure> + Sync,
+    run: impl Fn(&T, &Lap<'_>) -> Result<R, Failure> + Sync,
 ) -> Result<Vec<R>, Failure> {
-    let bar = output::progress(steps * trials.len() as u64, show);
-    let done = run_all(trials, |trial| run(trial, &bar))?;
-    bar.finish_and_clear();
+    let course = Course::new(trials.len(), show);
+    let numbered: Vec<(usize, &T)> = trials.iter().enumerate().collect();
+    let done = run_all(&numbered, |(place, trial)| {
+        let lap = course.trial(*place);
+        let done = run(trial, &lap)?;
+        lap.reach(1.0);
+        Ok(done)
+    })?;
+    course.finish();
     Ok(done)
 }
 

@@ -2,6 +2,7 @@
 
 #[cfg(feature = "train")]
 pub mod cotrain;
+mod course;
 pub mod deal;
 mod driver;
 #[cfg(feature = "train")]

@@ -47,11 +47,13 @@ pub(crate) fn announce(job: &Job, shape: &Shape, features: usize, runs: u32, sho
     };
     let all: f64 = (0..shape.rows.len()).map(client).sum();
     let all = all + costs.seconds(Side::Server, &work::server_work(shape, &group));
-    let all = f64::from(runs) * all;
-    if all > LONG {
-        eprintln!(
-            "this will take about {}, by a measurement of this machine",
-            seconds(all)
-        );
+    say_long(f64::from(runs) * all, "a measurement of this machine", show);
+}
+
+/// Says on standard error how many seconds an experiment will take, if it is more than a minute.
+/// `by` is what tells.
+pub(crate) fn say_long(all: f64, by: &str, show: Show) {
+    if show.details() && all > LONG {
+        eprintln!("this will take about {}, by {by}", seconds(all));
     }
 }

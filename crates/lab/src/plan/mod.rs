@@ -16,7 +16,7 @@ use undertone::plan::Link;
 
 use crate::{Failure, Show, output, stated};
 
-pub(crate) use announce::announce;
+pub(crate) use announce::{announce, say_long};
 pub use choice::Party;
 pub use report::Report;
 

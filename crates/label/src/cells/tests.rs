@@ -47,7 +47,7 @@ fn job(backend: Backend, cells: usize) -> Job {
 
 fn ran(job: Job, rows: usize) -> Run {
     let seed = Seed::from_bytes([3; 32]);
-    run(job, clients(rows), None, seed, |_, _| ()).unwrap()
+    run(job, clients(rows), None, seed, |_| ()).unwrap()
 }
 
 /// The neighbours that both have, as a share of those of `all`.

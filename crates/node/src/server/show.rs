@@ -76,7 +76,7 @@ impl Lobby {
             self.metrics.clients(name, count);
         }
         let of = &self.about.phases;
-        let phases = match (&session, state.finished.last()) {
+        let mut phases = match (&session, state.finished.last()) {
             (Some(session), _) => {
                 let now = standing.as_ref().map_or(of[0], |standing| standing.phase);
                 phase_statuses(of, &session.ledger(), &session.times(), Some(now), "now")
@@ -84,6 +84,11 @@ impl Lobby {
             (None, Some(last)) if last.job == state.job => last.phases.clone(),
             (None, _) => phase_statuses(of, &Ledger::default(), &BTreeMap::new(), None, "due"),
         };
+        let progress = standing.as_ref().and_then(|at| at.progress.as_ref());
+        let now = phases.iter_mut().find(|phase| phase.state == "now");
+        if let (Some(now), Some(progress)) = (now, progress) {
+            now.is_at(progress.share());
+        }
         let name = if state.stopping {
             "stopping"
         } else if session.is_some() {

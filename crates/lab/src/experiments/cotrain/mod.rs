@@ -31,7 +31,7 @@ impl Cotrain {
             output::print(&(about_labels + &self.introduction(&table, &job)))?;
         }
         let trials: Vec<Trial> = self.common.seeds(self.runs).map(Trial::new).collect();
-        let done = run_trials(&trials, 1, show, |trial, bar| trial.run(&self, &table, bar))?;
+        let done = run_trials(&trials, show, |trial, lap| trial.run(&self, &table, lap))?;
         let report = Report::new(&self, &table, &job, &done);
         outputs.conclude(&report, show)
     }

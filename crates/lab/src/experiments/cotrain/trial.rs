@@ -1,6 +1,5 @@
 //! One run: clients on their own, co-trained, and one learner on all private rows.
 
-use indicatif::ProgressBar;
 use undertone::cotrain::{
     Client, Data, Inputs, Labels, Learner, Report, Server, Simulation, Terms, VOTES,
 };
@@ -12,6 +11,7 @@ use undertone::party::{Ledger, Network, PartyId, SessionId};
 
 use super::deal::{Dealt, Table};
 use super::options::Cotrain;
+use crate::experiments::course::Lap;
 use crate::ledgers::{together, total};
 use crate::report::milliseconds;
 use crate::{Failure, seed};
@@ -100,11 +100,12 @@ impl Trial {
         &self,
         options: &Cotrain,
         table: &Table,
-        bar: &ProgressBar,
+        lap: &Lap<'_>,
     ) -> Result<Trialled, Failure> {
         let dealt = table.deal(options, &self.seed)?;
         let job = options.job(table, dealt.public.digest())?;
         let pooled = self.pooled(options, table, &dealt)?;
+        let sessions = job.exchanges + 1;
         let client = |(place, data): (usize, &Data)| {
             let inputs = Inputs {
                 learner: Box::new(self.learner(options, table, place)),
@@ -134,14 +135,16 @@ impl Trial {
                 local.clone_from(&accuracies);
             }
             match run.report {
-                Report::Voted(..) => costs.push(Cost::of(&run.ledgers)),
+                Report::Voted(..) => {
+                    costs.push(Cost::of(&run.ledgers));
+                    lap.step(costs.len() as u32, sessions);
+                }
                 Report::Over => {
                     let (covered, right) = judge(&simulation.server().state().labels, &dealt.truth);
                     let mut cost = Cost::default();
                     for exchange in &costs {
                         cost.add(*exchange, 1.0 / costs.len() as f64);
                     }
-                    bar.inc(1);
                     return Ok(Trialled {
                         clients: local
                             .into_iter()

@@ -30,8 +30,8 @@ impl FedGraph {
             output::print(&(about_labels + &self.introduction(&table, &job)))?;
         }
         let trials: Vec<Trial> = self.common.seeds(self.runs).map(Trial::new).collect();
-        let done = run_trials(&trials, 1, show, |trial, bar| {
-            trial.run(&self, &table, &job, bar)
+        let done = run_trials(&trials, show, |trial, lap| {
+            trial.run(&self, &table, &job, lap)
         })?;
         let report = Report::new(&self, &table, &job, &done);
         outputs.conclude(&report, show)

@@ -49,7 +49,7 @@ pub(super) fn run(options: &Label, show: Show) -> Result<(), Failure> {
     announce(&job, &shape, features.unwrap_or(1), 1, show);
     let bar = output::progress(1, show);
     let rows = clients.iter().map(|(rows, _)| rows.clone()).collect();
-    let observer = |who, phase| bar.set_message(format!("{phase}, {who}"));
+    let observer = output::observer(&bar);
     let (epsilon, seed) = (options.label_epsilon, seed(options.common.seed));
     let run = label::run(job.clone(), clients, epsilon, seed, observer);
     let run = run.map_err(|error| match error {

@@ -10,7 +10,7 @@ use undertone::label::{Codes, Features, Job, Labelling, Rows, Run, Scale, run, s
 use undertone::party::SessionId;
 
 use crate::experiments::split::{self, Split};
-use crate::{Failure, seed};
+use crate::{Failure, output, seed};
 
 /// All rows of a file. Features that fit are held in single precision, in half the memory. Wiped
 /// when dropped.
@@ -191,7 +191,7 @@ impl Experiment {
             local.count(labels.classes(), labelling, part, &self.labels);
         }
 
-        let observer = |who, phase| bar.set_message(format!("{phase}, {who}"));
+        let observer = output::observer(bar);
         let (job, seed) = (self.job.clone(), derive("run"));
         let run = run(job, clients.clone(), self.label_epsilon, seed, observer)?;
         let mut joint = Tally::default();

@@ -30,9 +30,7 @@ impl Pssl {
             output::print(&(about_labels + &self.introduction(&table, &job)))?;
         }
         let trials: Vec<Trial> = self.common.seeds(self.runs).map(Trial::new).collect();
-        let done = run_trials(&trials, 1, show, |trial, bar| {
-            trial.run(&self, &table, &job, bar)
-        })?;
+        let done = run_trials(&trials, show, |trial, _| trial.run(&self, &table, &job))?;
         let report = Report::new(&self, &table, &job, &done);
         outputs.conclude(&report, show)
     }

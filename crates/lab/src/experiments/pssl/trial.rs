@@ -1,6 +1,5 @@
 //! One run: all rows at one place, clients that join their graphs, and clients alone.
 
-use indicatif::ProgressBar;
 use undertone::kdf::Seed;
 use undertone::party::{Ledger, Network, PartyId, SessionId};
 use undertone::pssl::{Data, Job, Outcome, clear, decide, simulation};
@@ -61,7 +60,6 @@ impl Trial {
         options: &Pssl,
         table: &Table,
         job: &Job,
-        bar: &ProgressBar,
     ) -> Result<Trialled, Failure> {
         let dealt = table.deal(options, &self.seed)?;
         let classes = job.classes;
@@ -91,7 +89,6 @@ impl Trial {
         }
         let [same, edges] = same_class(&outcomes, &dealt.truth);
         let pairs = outcomes.len() * (outcomes.len() - 1) / 2;
-        bar.inc(1);
         Ok(Trialled {
             cssl: cssl.share(),
             pssl: pssl.share(),

@@ -38,8 +38,7 @@ impl Train {
         if show.details() {
             output::print(&(about_labels + &self.introduction(&table, &job)))?;
         }
-        let steps = trials.first().map_or(0, Trial::sessions);
-        let done = run_trials(&trials, steps, show, |trial, bar| trial.run(&table, bar))?;
+        let done = run_trials(&trials, show, |trial, lap| trial.run(&table, lap))?;
 
         let arms: Vec<ArmReport> = self
             .arms

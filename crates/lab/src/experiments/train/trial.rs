@@ -1,6 +1,5 @@
 //! One arm with one seed.
 
-use indicatif::ProgressBar;
 use undertone::job::Terms as _;
 use undertone::kdf::Seed;
 use undertone::label::phases;
@@ -12,6 +11,7 @@ use undertone::train::{
 use super::arm::Arm;
 use super::deal::Table;
 use super::options::Train;
+use crate::experiments::course::Lap;
 use crate::ledgers::{together, total};
 use crate::output::Output;
 use crate::report::milliseconds;
@@ -65,12 +65,7 @@ impl Trial {
         })
     }
 
-    /// The number of sessions.
-    pub(super) fn sessions(&self) -> u64 {
-        u64::from(self.job.last()) + 2
-    }
-
-    pub(super) fn run(&self, table: &Table, bar: &ProgressBar) -> Result<Trialled, Failure> {
+    pub(super) fn run(&self, table: &Table, lap: &Lap<'_>) -> Result<Trialled, Failure> {
         let derive = |purpose| self.seed.derive(SessionId([0; 32]), purpose, &[]);
         let first = derive("first model");
         let net = || table.net(&first, self.arm.teacher);
@@ -102,10 +97,10 @@ impl Trial {
         let (mut all, mut hidden) = (0.0, 0.0);
         loop {
             let begun = simulation.server().state().begun;
-            bar.set_message(format!("{}, round {begun}", self.arm));
+            lap.say(format!("{}, round {begun}", self.arm));
             let run = simulation.run(Network::new())?;
-            bar.inc(1);
             let number = simulation.server().state().begun;
+            lap.step(number, self.job.last() + 1);
             for step in run.clients.iter().flatten() {
                 if let Step::Trained(trained) = step {
                     trialled.diverged += usize::from(trained.diverged);
