@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 #: Functions with an inner loop that decides the time of a kernel.
-KERNELS = "leaves|gates|hamming|product|signed|universal|2nh|project"
+KERNELS = "leaves|gates|hamming|product|signed|universal|2nh|project|cdt|negacyclic"
 PASSES = 100
 #: A loop with fewer instructions does nothing but copy.
 LEAST = 12

@@ -2,12 +2,13 @@
 //! random number.
 //!
 //! Each sample chooses between two tables by a secret bit. Time and memory accesses depend on the
-//! number of samples alone. The portable path and the AVX2 path compare with every threshold of
-//! both tables. The AVX-512 path first compares with every eighth threshold; then it looks up the
+//! number of samples alone. The portable path compares with every threshold of both tables; the
+//! NEON path and the AVX2 path compare with every threshold of the table of the choice. The AVX-512
+//! path first compares with every eighth threshold; then it looks up the
 //! eight thresholds that remain, in registers (`vpermi2q`), and compares with these.
 
 use crate::cpu::Cpu;
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use crate::cpu::Level;
 
 /// Thresholds of a table.
@@ -60,10 +61,19 @@ impl Tables {
         }
     }
 
-    fn threshold(&self, table: usize, at: usize) -> u128 {
-        let place = 16 * (at % 8) + at / 8;
-        let [high, low] = [0, 1].map(|half| self.halves[table][half][place]);
-        u128::from(high) << 64 | u128::from(low)
+    /// The number of thresholds of a table that are at most `random`.
+    #[inline(always)]
+    fn reached(&self, table: usize, random: u128) -> u64 {
+        let [highs, lows] = &self.halves[table];
+        let columns = highs.chunks_exact(16).zip(lows.chunks_exact(16));
+        let mut count = 0;
+        for (b, (highs, lows)) in columns.enumerate() {
+            let used = (self.used + 7 - b) / 8;
+            for (high, low) in highs[..used].iter().zip(&lows[..used]) {
+                count += reaches(random, [*high, *low]);
+            }
+        }
+        count
     }
 }
 
@@ -89,30 +99,97 @@ pub fn sample(cpu: Cpu, tables: &Tables, choices: &[u64], randoms: &[u8], out: &
         // SAFETY: `Cpu` proves the features.
         #[cfg(target_arch = "x86_64")]
         Level::Avx2 => unsafe { avx2::<true>(tables, choices, randoms, out) },
+        // SAFETY: `Cpu` proves the features.
+        #[cfg(target_arch = "aarch64")]
+        Level::Neon if tables.same => unsafe { neon::<false>(tables, choices, randoms, out) },
+        // SAFETY: `Cpu` proves the features.
+        #[cfg(target_arch = "aarch64")]
+        Level::Neon => unsafe { neon::<true>(tables, choices, randoms, out) },
         _ => 0,
     };
     let randoms = randoms.as_chunks::<RANDOM>().0;
     for (at, (random, out)) in randoms.iter().zip(out).enumerate().skip(whole) {
         let random = u128::from_le_bytes(*random);
-        let choice =
-            std::hint::black_box(0u8.wrapping_sub((choices[at / 64] >> (at % 64) & 1) as u8));
-        let count = |table: usize| -> u8 {
-            let reached = (0..tables.used).map(|at| reaches(random, tables.threshold(table, at)));
-            reached.sum()
+        let choice = std::hint::black_box(0u64.wrapping_sub(choices[at / 64] >> (at % 64) & 1));
+        let first = tables.reached(0, random);
+        let second = if tables.same {
+            first
+        } else {
+            tables.reached(1, random)
         };
-        let first = count(0);
-        let second = if tables.same { first } else { count(1) };
-        *out = first ^ (choice & (first ^ second));
+        *out = (first ^ (choice & (first ^ second))) as u8;
     }
 }
 
-/// 1 if `random` is at least `threshold`, from the borrow of their difference.
+/// 1 if `random` is at least the threshold with these halves, from the borrow of their difference.
 #[inline(always)]
-fn reaches(random: u128, threshold: u128) -> u8 {
-    let (high, less) = ((random >> 64) as u64).overflowing_sub((threshold >> 64) as u64);
-    let (_, low) = (random as u64).overflowing_sub(threshold as u64);
-    let (_, lower) = high.overflowing_sub(u64::from(low));
-    1 ^ (u8::from(less) | u8::from(lower))
+fn reaches(random: u128, [high, low]: [u64; 2]) -> u64 {
+    let threshold = u128::from(high) << 64 | u128::from(low);
+    let (_, borrow) = random.overflowing_sub(threshold);
+    u64::from(!borrow)
+}
+
+/// Samples that the NEON path takes together: for each threshold, so many registers of two.
+#[cfg(target_arch = "aarch64")]
+const TOGETHER: usize = 8;
+
+/// Returns how many samples it has taken: all but those after the last eight. Without `CHOICE` it
+/// looks at the first table only.
+#[cfg(target_arch = "aarch64")]
+#[target_feature(enable = "neon")]
+unsafe fn neon<const CHOICE: bool>(
+    tables: &Tables,
+    choices: &[u64],
+    randoms: &[u8],
+    out: &mut [u8],
+) -> usize {
+    use std::arch::aarch64::*;
+    let mut done = 0;
+    for (eight, out) in randoms
+        .as_chunks::<{ RANDOM * TOGETHER }>()
+        .0
+        .iter()
+        .zip(out.as_chunks_mut::<TOGETHER>().0)
+    {
+        let bits = choices[done / 64] >> (done % 64);
+        let pairs: [uint64x2x2_t; TOGETHER / 2] = std::array::from_fn(|pair| {
+            // SAFETY: two random numbers have 32 bytes, and NEON loads need no alignment.
+            unsafe { vld2q_u64(eight.as_ptr().add(32 * pair).cast()) }
+        });
+        let choice: [uint64x2_t; TOGETHER / 2] = std::array::from_fn(|pair| {
+            let mask = |at: usize| 0u64.wrapping_sub(bits >> at & 1);
+            let masks = [mask(2 * pair), mask(2 * pair + 1)];
+            // SAFETY: two numbers.
+            unsafe { vld1q_u64(masks.as_ptr()) }
+        });
+        let mut counts = [vdupq_n_u64(0); TOGETHER / 2];
+        for at in 0..tables.used {
+            let place = 16 * (at % 8) + at / 8;
+            let of = |table: usize| {
+                [0, 1].map(|half: usize| vdupq_n_u64(tables.halves[table][half][place]))
+            };
+            let (first, second) = (of(0), if CHOICE { of(1) } else { of(0) });
+            for ((count, pair), choice) in counts.iter_mut().zip(&pairs).zip(choice) {
+                let uint64x2x2_t(low, high) = *pair;
+                let [threshold, rest] = if CHOICE {
+                    [0, 1].map(|half: usize| vbslq_u64(choice, second[half], first[half]))
+                } else {
+                    first
+                };
+                let (above, equal) = (vcgtq_u64(high, threshold), vceqq_u64(high, threshold));
+                let reached = vbslq_u64(equal, vcgeq_u64(low, rest), above);
+                *count = vsubq_u64(*count, reached);
+            }
+        }
+        for (count, out) in counts.into_iter().zip(out.as_chunks_mut::<2>().0) {
+            *out = [
+                vgetq_lane_u64::<0>(count) as u8,
+                vgetq_lane_u64::<1>(count) as u8,
+            ];
+        }
+        done += TOGETHER;
+    }
+    done
 }
 
 /// Returns how many samples it has taken: all but an incomplete last register. Without `CHOICE` it

@@ -3,7 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::plan::{Factor, Join, Plan};
-use super::{BLOCK, DEGREE, Eight, MASK};
+use super::{BLOCK, DEGREE, Eight, MASK, quarters};
 
 /// A factor in all lanes.
 #[derive(Clone, Copy)]
@@ -75,14 +75,6 @@ fn merge(x: &mut __m512i, y: &mut __m512i, factor: Broadcast, prime: Prime) {
     let difference = _mm512_sub_epi64(_mm512_add_epi64(*x, prime.twice), *y);
     *x = below(_mm512_add_epi64(*x, *y), prime.twice);
     *y = times(difference, factor, prime.p);
-}
-
-/// Four quarters of `a`.
-fn quarters(a: &mut [Eight]) -> [&mut [Eight]; 4] {
-    let (low, high) = a.split_at_mut(a.len() / 2);
-    let (first, second) = low.split_at_mut(low.len() / 2);
-    let (third, fourth) = high.split_at_mut(high.len() / 2);
-    [first, second, third, fourth]
 }
 
 /// Two steps at a time stay in registers.

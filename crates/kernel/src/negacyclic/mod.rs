@@ -180,6 +180,14 @@ fn residues(plan: &Plan, x: &[Eight], out: &mut [Eight]) {
     }
 }
 
+/// Four quarters of `a`.
+fn quarters(a: &mut [Eight]) -> [&mut [Eight]; 4] {
+    let (low, high) = a.split_at_mut(a.len() / 2);
+    let (first, second) = low.split_at_mut(low.len() / 2);
+    let (third, fourth) = high.split_at_mut(high.len() / 2);
+    [first, second, third, fourth]
+}
+
 /// The transform, in place. Inputs are below 2⁵⁰, outputs below 4p.
 fn forward(cpu: Cpu, plan: &Plan, a: &mut [Eight]) {
     assert_eq!(a.len(), DEGREE);

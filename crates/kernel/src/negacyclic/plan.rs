@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use super::{BLOCK, DEGREE, Eight, LANES, MASK};
+use super::{BLOCK, DEGREE, Eight, LANES, MASK, quarters};
 
 /// The two largest primes below 2⁵⁰ that are 1 modulo 512.
 pub(super) const PRIMES: [u64; 2] = [1_125_899_906_826_241, 1_125_899_906_822_657];
@@ -51,9 +51,11 @@ impl Factor {
     }
 }
 
-/// The high 52 bits of a product of numbers of 52 bits.
+/// The high 52 bits of a product of numbers of 52 bits: where the second does not change, one
+/// multiplication gives them.
+#[inline(always)]
 fn high(a: u64, b: u64) -> u64 {
-    ((u128::from(a) * u128::from(b)) >> 52) as u64
+    ((u128::from(a) * u128::from(b << 12)) >> 64) as u64
 }
 
 impl Plan {
@@ -90,44 +92,59 @@ impl Plan {
         a.min(a.wrapping_sub(self.p))
     }
 
-    pub(super) fn forward(&self, a: &mut [Eight]) {
+    /// A step of the transform.
+    #[inline(always)]
+    fn split(&self, x: &mut u64, y: &mut u64, factor: Factor) {
         let p2 = 2 * self.p;
-        let mut half = DEGREE / 2;
-        while half > 0 {
-            let groups = DEGREE / (2 * half);
-            for (group, a) in a.chunks_exact_mut(2 * half).enumerate() {
-                let factor = self.powers[groups + group];
-                let (xs, ys) = a.split_at_mut(half);
-                for (x, y) in xs.iter_mut().zip(ys) {
-                    for (x, y) in x.0.iter_mut().zip(&mut y.0) {
-                        let a = (*x).min(x.wrapping_sub(p2));
-                        let b = factor.times(*y, self.p);
-                        (*x, *y) = (a + b, a + p2 - b);
-                    }
-                }
+        let a = (*x).min(x.wrapping_sub(p2));
+        let b = factor.times(*y, self.p);
+        (*x, *y) = (a + b, a + p2 - b);
+    }
+
+    /// A step of the inverse transform.
+    #[inline(always)]
+    fn merge(&self, x: &mut u64, y: &mut u64, factor: Factor) {
+        let p2 = 2 * self.p;
+        let (sum, difference) = (*x + *y, *x + p2 - *y);
+        *x = sum.min(sum.wrapping_sub(p2));
+        *y = factor.times(difference, self.p);
+    }
+
+    /// Two steps at a time stay in registers.
+    pub(super) fn forward(&self, a: &mut [Eight]) {
+        let mut size = DEGREE;
+        while size > 1 {
+            let groups = DEGREE / size;
+            for (group, a) in a.chunks_exact_mut(size).enumerate() {
+                let outer = self.powers[groups + group];
+                let inner = [0, 1].map(|i| self.powers[2 * (groups + group) + i]);
+                fours(a, |[x0, x1, x2, x3]| {
+                    self.split(x0, x2, outer);
+                    self.split(x1, x3, outer);
+                    self.split(x0, x1, inner[0]);
+                    self.split(x2, x3, inner[1]);
+                });
             }
-            half /= 2;
+            size /= 4;
         }
     }
 
+    /// Two steps at a time stay in registers.
     pub(super) fn inverse(&self, a: &mut [Eight]) {
-        let p2 = 2 * self.p;
-        let mut half = 1;
-        while half < DEGREE {
-            let groups = DEGREE / (2 * half);
-            for (group, a) in a.chunks_exact_mut(2 * half).enumerate() {
-                let factor = self.inverses[groups + group];
-                let (xs, ys) = a.split_at_mut(half);
-                for (x, y) in xs.iter_mut().zip(ys) {
-                    for (x, y) in x.0.iter_mut().zip(&mut y.0) {
-                        let (a, b) = (*x, *y);
-                        let sum = a + b;
-                        *x = sum.min(sum.wrapping_sub(p2));
-                        *y = factor.times(a + p2 - b, self.p);
-                    }
-                }
+        let mut size = 4;
+        while size <= DEGREE {
+            let groups = DEGREE / size;
+            for (group, a) in a.chunks_exact_mut(size).enumerate() {
+                let outer = self.inverses[groups + group];
+                let inner = [0, 1].map(|i| self.inverses[2 * (groups + group) + i]);
+                fours(a, |[x0, x1, x2, x3]| {
+                    self.merge(x0, x1, inner[0]);
+                    self.merge(x2, x3, inner[1]);
+                    self.merge(x0, x2, outer);
+                    self.merge(x1, x3, outer);
+                });
             }
-            half *= 2;
+            size *= 4;
         }
         for a in a {
             a.0 = a.0.map(|a| {
@@ -139,28 +156,44 @@ impl Plan {
 
     pub(super) fn multiply(&self, hat: &[u64], x: &[Eight], out: [&mut Eight; BLOCK]) {
         for (at, out) in out.into_iter().enumerate() {
-            let mut sums = [[0u64; 2]; LANES];
+            // Below 2⁶·2⁵⁰·2⁵².
+            let mut sums = [0u128; LANES];
             for (hat, x) in hat.chunks_exact(BLOCK).zip(x.chunks_exact(BLOCK)) {
                 for (sum, x) in sums.iter_mut().zip(x[at].0) {
-                    let product = u128::from(hat[at]) * u128::from(x);
-                    sum[0] += product as u64 & MASK;
-                    sum[1] += (product >> 52) as u64;
+                    *sum += u128::from(hat[at]) * u128::from(x);
                 }
             }
             out.0 = sums.map(|sum| self.carry(sum));
         }
     }
 
-    /// `low + high·2⁵²` modulo p, below 2p.
-    fn carry(&self, [low, high]: [u64; 2]) -> u64 {
-        let high = high + (low >> 52);
-        let parts = [low & MASK, high & MASK, high >> 52];
+    /// A number below 2¹⁰⁸ modulo p, below 2p.
+    fn carry(&self, sum: u128) -> u64 {
+        let high = (sum >> 52) as u64;
+        let parts = [sum as u64 & MASK, high & MASK, high >> 52];
         let parts = parts.iter().zip(self.carries);
         let sum: u64 = parts
             .map(|(part, factor)| factor.times(*part, self.p))
             .sum();
         let sum = sum.min(sum.wrapping_sub(4 * self.p));
         sum.min(sum.wrapping_sub(2 * self.p))
+    }
+}
+
+/// Calls `step` with the numbers at a place of the four quarters of `a`, for all places and lanes.
+#[inline(always)]
+fn fours(a: &mut [Eight], step: impl Fn([&mut u64; 4])) {
+    let [first, second, third, fourth] = quarters(a);
+    let low = first.iter_mut().zip(second);
+    for ((a0, a1), (a2, a3)) in low.zip(third.iter_mut().zip(fourth)) {
+        for lane in 0..LANES {
+            step([
+                &mut a0.0[lane],
+                &mut a1.0[lane],
+                &mut a2.0[lane],
+                &mut a3.0[lane],
+            ]);
+        }
     }
 }
 

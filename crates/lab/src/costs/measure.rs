@@ -66,8 +66,8 @@ impl Point {
         (self.pairs() * self.rows * self.rows) as f64
     }
 
-    /// A measure of the expected time: the bits to compare, the projections to multiply, and a fixed
-    /// cost for each pair of clients.
+    /// A measure of the expected time: the bits to compare, the products of the projection, and a
+    /// fixed cost for each pair of clients.
     pub(super) fn work(&self) -> f64 {
         let projected = self.all_rows() * self.features;
         (self.distances() + projected as f64) * self.bits as f64 + 5e7 * self.pairs() as f64

@@ -177,7 +177,7 @@ impl Costs {
         let own = self.out.extension();
         if own.is_some_and(|own| BESIDE.iter().any(|extension| own == *extension)) {
             return Err(Failure::usage(
-                "--out names the HTML file; .csv, .json, .svg and .growth.svg are written beside it",
+                "--out names the HTML file; .csv, .json, .svg and .growth.svg come beside it",
             ));
         }
         let beside = |extension| Output::create(&self.out.with_extension(extension));
