@@ -77,14 +77,23 @@ fn the_report_holds_every_backend_and_loads_nothing() {
         .map(|run| run["phases"].as_array().unwrap().len());
     assert_eq!(lines, 1 + phases.sum::<usize>());
     let page = fs::read_to_string(&out).unwrap();
-    // Two charts and a legend each for rows, bits, clients and phases.
-    assert_eq!(page.matches("<svg").count(), 12);
+    // Two charts and a legend each for rows, bits, clients, features and phases.
+    assert_eq!(page.matches("<svg").count(), 15);
     for outside in ["src=", "href=", "@import", "url("] {
         assert!(!page.contains(outside), "{outside}");
     }
     let picture = fs::read_to_string(path("report.svg")).unwrap();
-    assert!(picture.starts_with("<svg"));
-    for drawn in [&page, &picture] {
+    let growth = fs::read_to_string(path("report.growth.svg")).unwrap();
+    for axis in [
+        "rows of each client",
+        "clients (p)",
+        "bits of a code",
+        "features of a row",
+    ] {
+        assert!(growth.contains(axis), "{axis}");
+    }
+    assert!(picture.starts_with("<svg") && growth.starts_with("<svg"));
+    for drawn in [&page, &picture, &growth] {
         let sizes = drawn.split("font-size=\"").skip(1);
         let sizes = sizes.map(|rest| rest.split('"').next().unwrap().parse::<f64>().unwrap());
         assert!(sizes.fold(f64::INFINITY, f64::min) >= 12.0);
