@@ -65,10 +65,10 @@ pub struct PhaseStatus {
     pub seconds: f64,
     /// The share of its work that is done, from 0 to 1: of a phase that is now, takes long and can
     /// be counted.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share_done: Option<f64>,
     /// The time that it will still take, in seconds, if the rest goes as fast.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seconds_left: Option<f64>,
     /// Frame bytes the server received.
     pub bytes_received: u64,
@@ -183,7 +183,9 @@ impl Status {
     /// How far the phase is that is now, for people: "34 % done, about 12 s left".
     pub fn progress(&self) -> Option<String> {
         let now = self.phases.iter().find(|phase| phase.state == "now")?;
-        let left = now.seconds_left.map(Duration::from_secs_f64);
+        // A status may come from anybody's server.
+        let left = now.seconds_left.map(Duration::try_from_secs_f64);
+        let left = left.and_then(Result::ok);
         now.share_done.map(|share| say(share, left))
     }
 
@@ -391,6 +393,10 @@ mod tests {
         };
         distances.is_at(0.25);
         assert_eq!(running.progress(), None);
+        let mut nonsense = distances.clone();
+        nonsense.seconds_left = Some(-1e300);
+        running.phases = vec![nonsense];
+        assert_eq!(running.progress().as_deref(), Some("25 % done"));
         running.phases = vec![distances];
         assert_eq!(
             running.progress().as_deref(),

@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
 use undertone::party::At;
-use undertone::party::progress::time_left;
 
 use crate::plan::say_long;
 use crate::{Show, output};
@@ -68,12 +67,10 @@ impl Course {
             return;
         }
         state.is_announced = true;
-        let share = done / state.shares.len() as f64;
-        if let Some(left) = time_left(spent, share.max(0.01)) {
-            let all = (spent + left).as_secs_f64();
-            self.bar
-                .suspend(|| say_long(all, "the first steps", self.show));
-        }
+        let all = spent.as_secs_f64() * state.shares.len() as f64 / done;
+        drop(state);
+        self.bar
+            .suspend(|| say_long(all, "the first steps", self.show));
     }
 }
 
