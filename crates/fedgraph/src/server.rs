@@ -175,6 +175,7 @@ impl Server {
         let targets = self.targets(&io, &training).await?;
 
         // Steps 6 to 10.
+        io.show(training.progress.clone());
         match self.job.cut {
             Cut::Embeddings => {
                 report.predicted = self.with_embeddings(&io, &mut training, &targets).await?;
@@ -242,8 +243,7 @@ impl Server {
         };
         let arrays = network::of_server(self.job.cut);
         let (learner, step) = resumed(&self.job, &graph, arrays, &seed, saved)?;
-        let progress = Progress::new(self.job.steps.into());
-        progress.add(step.into());
+        let progress = Progress::new(self.job.steps.saturating_sub(step).into());
         Ok(Training {
             adder,
             ids,

@@ -186,7 +186,8 @@ impl Status {
         // A status may come from anybody's server.
         let left = now.seconds_left.map(Duration::try_from_secs_f64);
         let left = left.and_then(Result::ok);
-        now.share_done.map(|share| say(share, left))
+        let share = now.share_done.filter(|share| (0.0..=1.0).contains(share));
+        share.map(|share| say(share, left))
     }
 
     /// What happens now, and which clients the server waits for.

@@ -12,6 +12,9 @@ use crate::{Show, output};
 /// What the bar counts, for each trial.
 const PARTS: f64 = 1000.0;
 
+/// The share that must be done before it tells how long all will take.
+const LEAST: f64 = 0.02;
+
 /// Time after which the first steps tell how long all will take.
 const FIRST: Duration = Duration::from_secs(5);
 
@@ -63,14 +66,14 @@ impl Course {
         let done: f64 = state.shares.iter().sum();
         self.bar.set_position((PARTS * done) as u64);
         let spent = self.began.elapsed();
-        if state.is_announced || spent < FIRST || done == 0.0 {
+        let share = done / state.shares.len() as f64;
+        if state.is_announced || spent < FIRST || !(LEAST..1.0).contains(&share) {
             return;
         }
-        state.is_announced = true;
-        let all = spent.as_secs_f64() * state.shares.len() as f64 / done;
-        drop(state);
-        self.bar
-            .suspend(|| say_long(all, "the first steps", self.show));
+        let all = spent.as_secs_f64() / share;
+        state.is_announced = self
+            .bar
+            .suspend(|| say_long(all, "what is done", self.show));
     }
 }
 

@@ -51,9 +51,11 @@ pub(crate) fn announce(job: &Job, shape: &Shape, features: usize, runs: u32, sho
 }
 
 /// Says on standard error how many seconds an experiment will take, if it is more than a minute.
-/// `by` is what tells.
-pub(crate) fn say_long(all: f64, by: &str, show: Show) {
-    if show.details() && all > LONG {
+/// `by` is what tells. Returns whether it said so.
+pub(crate) fn say_long(all: f64, by: &str, show: Show) -> bool {
+    let is_said = show.details() && all > LONG;
+    if is_said {
         eprintln!("this will take about {}, by {by}", seconds(all));
     }
+    is_said
 }
