@@ -1,8 +1,8 @@
 //! A graph network over clients: the run under masks is the run in the clear, with each cut, and a
 //! run that ended early continues as if it had not.
 
-use undertone::fedgraph::{Cut, Job, Matrix, Predict};
-use undertone::party::Network;
+use undertone::fedgraph::{Cut, Job, Matrix, Predict, TRAINING};
+use undertone::party::{Network, PartyId, Progress};
 use undertone_tests::fedgraph::{QUERIES, Session, World, in_the_clear, simulation};
 
 fn distance(a: &Matrix, b: &Matrix) -> f64 {
@@ -106,5 +106,22 @@ fn a_run_continues_from_the_last_checkpoint_that_all_have() {
         let again = world.again(saved, 8).run(Network::new()).unwrap();
         assert!(again.server.is_ok());
         assert!(done == weights(&again), "{cut}");
+    }
+}
+
+/// The server shows how many of its steps are done, with every cut.
+#[test]
+fn steps_count_to_their_end() {
+    for cut in [Cut::Embeddings, Cut::Server, Cut::Client] {
+        let mut last: Option<Progress> = None;
+        let network = Network::new().observe(|at| {
+            if let Some(progress) = &at.progress {
+                assert_eq!((at.party, at.phase), (PartyId::SERVER, TRAINING));
+                last = Some(progress.clone());
+            }
+        });
+        let ran = simulation(4, cut, |_| ()).run(network).unwrap();
+        assert!(ran.clients.iter().all(Result::is_ok));
+        assert_eq!(last.map(|progress| progress.share()), Some(1.0), "{cut}");
     }
 }

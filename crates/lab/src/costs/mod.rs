@@ -263,9 +263,9 @@ impl Costs {
         for series in all {
             let mut last: Option<(Point, f64)> = None;
             for point in series {
-                bar.inc(1);
                 if let Some(run) = runs.iter().find(|run| run.point == point) {
                     last = Some((point, run.compute_seconds()));
+                    bar.inc(1);
                     continue;
                 }
                 let expected = last.map_or(0.0, |(before, seconds)| {
@@ -278,6 +278,7 @@ impl Costs {
                 let run = measure::median_of(point, &LINKS, &repetition)?;
                 last = Some((point, run.compute_seconds()));
                 runs.push(run);
+                bar.inc(1);
             }
         }
         bar.finish_and_clear();

@@ -275,6 +275,7 @@ fn every_run(report: &Report) -> String {
         Column::names("masks", runs().map(|run| run.point.suite.to_string())),
         numbers("clients", |run| run.point.clients as f64),
         numbers("rows of each", |run| run.point.rows as f64),
+        numbers("features", |run| run.point.features as f64),
         numbers("bits of a code", |run| run.point.bits as f64),
         times("computing time", Measured::compute_seconds),
         Column::known("± (%)", runs().map(|run| run.spread_percent)),
