@@ -346,8 +346,9 @@ fn the_status_page_shows_round_after_round() {
     let mut clients: Vec<Process> = (0..5).map(|client| join_sum(&trial, client)).collect();
     for round in 1..=3 {
         let session = round - 1;
-        browser.begins("#state", "contribution: waiting for ");
+        // The session first: the one before waited for contributions, too.
         browser.begins("#place", &format!("job 1, session {session}, for "));
+        browser.begins("#state", "contribution: waiting for ");
         browser.shows(
             "#phases-title",
             &format!("Phases of job 1, session {session}"),
