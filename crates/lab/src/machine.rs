@@ -29,8 +29,10 @@ pub(crate) fn processor() -> String {
 
 /// The largest resident set of this process so far, where the system reports it.
 pub(crate) fn peak_memory_mib() -> Option<f64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
-    let kib: f64 = line.split_whitespace().nth(1)?.parse().ok()?;
-    Some(kib / 1024.0)
+    undertone::node::memory::peak().map(mib)
+}
+
+/// Bytes in MiB.
+pub(crate) fn mib(bytes: u64) -> f64 {
+    bytes as f64 / 1_048_576.0
 }

@@ -8,7 +8,7 @@
 //! | [`roster`] | the clients that may take part |
 //! | [`deadlines`] | how long a phase may go without progress |
 //! | [`keys`] | keys, certificates and a roster for a trial |
-//! | [`admin`], [`status`] | status page, health, metrics |
+//! | [`admin`], [`status`], [`memory`] | status page, health, metrics, memory |
 //! | [`flow`] | links that outlive connections |
 //! | [`tls`], [`randomness`] | certificates; the source of randomness |
 //!
@@ -31,6 +31,7 @@ mod erased;
 pub mod flow;
 mod gauge;
 pub mod keys;
+pub mod memory;
 mod metrics;
 pub mod randomness;
 pub mod roster;

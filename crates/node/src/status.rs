@@ -158,6 +158,10 @@ pub struct JobReport {
     pub socket_received: u64,
     /// Bytes the server's sockets sent in this time.
     pub socket_sent: u64,
+    /// The largest resident set of the server's process until its end, in bytes, where the system
+    /// reports it.
+    #[serde(default)]
+    pub peak_memory_bytes: Option<u64>,
     /// What each phase cost the server.
     pub phases: Vec<PhaseStatus>,
 }

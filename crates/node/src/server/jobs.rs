@@ -15,6 +15,7 @@ use crate::application::Next;
 use crate::drive::{self, drive, limits};
 use crate::erased::{AnyApplication, Output};
 use crate::flow::Links;
+use crate::memory;
 use crate::roster::hex;
 use crate::status::{JobReport, phase_statuses};
 
@@ -483,6 +484,7 @@ fn report(
         spared_bytes: running.spared,
         socket_received: lobby.traffic.received() - running.received,
         socket_sent: lobby.traffic.sent() - running.sent,
+        peak_memory_bytes: memory::peak(),
         phases: phase_statuses(phases, &running.ledger, &running.times, now, state),
     }
 }

@@ -1,0 +1,147 @@
+//! A job over a network: a server, and clients as processes or in this one.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::process::Stdio;
+
+use tokio::runtime::Runtime;
+use undertone::node::client::Config;
+use undertone::node::roster::Roster;
+use undertone::node::status::JobReport;
+use undertone::setup::identity::Identity;
+
+use super::broken;
+use super::trial::Trial;
+use crate::bench::link::{self, Link};
+use crate::interrupt::Process;
+use crate::keys::Keys;
+use crate::{Failure, connections, ports, program};
+
+/// Writes new keys, new records and the job into `folder`: the records of one job would refuse the
+/// same data in the next.
+pub(super) fn prepare(
+    folder: &Path,
+    trial: &Trial,
+    clients: usize,
+    own: &Keys,
+) -> Result<(), Failure> {
+    let keys = folder.join("keys");
+    if keys.exists() {
+        std::fs::remove_dir_all(&keys).map_err(broken)?;
+    }
+    let mut command = program::again().map_err(broken)?;
+    command
+        .args(["keys", "--quiet", "--out"])
+        .arg(&keys)
+        .args(["--clients", &clients.to_string()]);
+    // An interrupt ends it before the folder is removed: it would make it again.
+    let made = Process::start(&mut command).and_then(|process| process.wait());
+    if !made.map_err(broken)?.success() {
+        return Err(broken("`undertone keys` failed"));
+    }
+    std::fs::write(keys.join("job.toml"), trial.job(own)).map_err(broken)
+}
+
+/// Runs one job of so many clients, the first `processes` of which are a process each: starts the
+/// server and the clients, and waits for them.
+pub(super) fn run(
+    folder: &Path,
+    trial: &Trial,
+    clients: usize,
+    processes: usize,
+    link: Option<Link>,
+) -> Result<JobReport, Failure> {
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, ports::free()));
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map_err(broken)?;
+    let reports = folder.join("reports");
+    let _ = std::fs::remove_dir_all(&reports);
+    let server = Process::start(
+        program::again()
+            .map_err(broken)?
+            .args(["serve", "--quiet", "--jobs", "1", "--roster"])
+            .arg(folder.join("keys/roster.toml"))
+            .args(["--listen", &address.to_string(), "--reports"])
+            .arg(&reports)
+            .stdout(Stdio::null()),
+    )
+    .map_err(broken)?;
+    let way = |link: Option<Link>| match link {
+        None => Ok(address),
+        Some(link) => runtime.block_on(link::start(link, address)).map_err(broken),
+    };
+    let mut own = Vec::new();
+    for client in 0..processes {
+        let child = Process::start(
+            program::again()
+                .map_err(broken)?
+                // The records go with the folder.
+                .args(["join", "--quiet", "--accept", "volatile-record", "--server"])
+                .args([&way(link)?.to_string(), "--keys"])
+                .arg(folder.join(format!("keys/client-{client}")))
+                .arg("--data")
+                .arg(folder.join(format!("{client}.npz")))
+                .arg("--out")
+                .arg(folder.join(trial.out(client)))
+                .args(trial.options())
+                .stdout(Stdio::null()),
+        );
+        own.push(child.map_err(broken)?);
+    }
+    let others = (processes..clients).map(|client| Ok((client, way(link)?)));
+    let others = others.collect::<Result<Vec<_>, Failure>>()?;
+    join(folder, trial, &runtime, others)?;
+    for process in own {
+        if !process.wait().map_err(broken)?.success() {
+            return Err(broken("a client failed"));
+        }
+    }
+    if !server.wait().map_err(broken)?.success() {
+        return Err(broken("the server failed"));
+    }
+    runtime.shutdown_background();
+    let report = std::fs::read_dir(&reports)
+        .map_err(broken)?
+        .flatten()
+        .next();
+    let report = report.ok_or_else(|| broken("the server wrote no report"))?;
+    let text = std::fs::read_to_string(report.path()).map_err(broken)?;
+    serde_json::from_str(&text).map_err(broken)
+}
+
+/// Takes part in this process, as each client of `clients` at its server's address, and waits for
+/// all of them.
+fn join(
+    folder: &Path,
+    trial: &Trial,
+    runtime: &Runtime,
+    clients: Vec<(usize, SocketAddr)>,
+) -> Result<(), Failure> {
+    if clients.is_empty() {
+        return Ok(());
+    }
+    connections::allow(clients.len())?;
+    let read = |name: &str| std::fs::read_to_string(folder.join("keys").join(name));
+    let roster = read("roster.toml").map_err(broken)?;
+    let roster = Roster::parse(&roster).map_err(broken)?;
+    let mut tasks = Vec::new();
+    for (client, server) in clients {
+        let name = roster.entries()[client].name.clone();
+        let key = read(&format!("client-{client}/client.key")).map_err(broken)?;
+        let authorities = read(&format!("client-{client}/ca.pem")).map_err(broken)?;
+        let config = Config {
+            identity: Some(Identity::from_pem(&key).map_err(broken)?),
+            ..Config::new(server.to_string(), authorities, name)
+        }
+        .with_roster(roster.clone());
+        tasks.push((client, runtime.spawn(trial.join(client, config))));
+    }
+    for (client, task) in tasks {
+        let ended = runtime.block_on(task).map_err(broken)?;
+        ended.map_err(|error| broken(format!("client {client}: {error}")))?;
+    }
+    Ok(())
+}
