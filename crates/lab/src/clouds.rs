@@ -1,8 +1,13 @@
 //! Synthetic rows.
 
+use std::sync::Arc;
+
 use undertone::kernel::{Prg, normal};
 use undertone::label::{Features, InputError, Labelling, Labels, Rows};
 use undertone::plan::lengths::Shape;
+use undertone::pssl::Data;
+
+use crate::Failure;
 
 /// Classes of synthetic rows.
 pub(crate) const CLASSES: usize = 10;
@@ -53,6 +58,47 @@ pub(crate) fn deal(
     let hidden = truth.iter().enumerate();
     let hidden = hidden.map(|(row, class)| (!is_given(row)).then_some(*class));
     Ok((dealt, Hidden(hidden.collect())))
+}
+
+/// Makes rows of whole numbers around a centre of each class. Some are near to it, others far.
+pub(crate) struct Around {
+    prg: Prg,
+    centres: Vec<Vec<u8>>,
+    scale: u8,
+}
+
+impl Around {
+    /// Centres of so many features for each class. Values are up to `scale`.
+    pub(crate) fn new(seed: [u8; 32], features: usize, classes: usize, scale: u8) -> Self {
+        let mut prg = Prg::new(&seed);
+        let mut centre = |_| -> Vec<u8> {
+            let value = |_| 40 + (prg.next_u64() % 100) as u8;
+            (0..features).map(value).collect()
+        };
+        Self {
+            centres: (0..classes).map(&mut centre).collect(),
+            prg,
+            scale,
+        }
+    }
+
+    /// So many rows of a client. About one in five of the first classes is labelled.
+    pub(crate) fn rows(&mut self, rows: usize) -> Result<Arc<Data>, Failure> {
+        let classes = self.centres.len();
+        let features = self.centres.first().map_or(0, Vec::len);
+        let (mut values, mut labels) = (Vec::with_capacity(rows * features), Vec::new());
+        for row in 0..rows {
+            let class = row % classes;
+            let noise = 36 + self.prg.next_u64() % 20;
+            for centre in &self.centres[class] {
+                let value = u64::from(*centre) + self.prg.next_u64() % noise;
+                values.push((value * u64::from(self.scale) / 255) as u8);
+            }
+            labels.push((row % 20 < classes).then_some(class as u16));
+        }
+        let data = Data::new(features, values, labels);
+        Ok(Arc::new(data.map_err(Failure::data)?))
+    }
 }
 
 /// Dimensions of the surface near which rows lie.

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use clap::Args;
 use serde::Serialize;
 use undertone::kdf::Seed;
-use undertone::kernel::Prg;
 use undertone::party::Network;
 use undertone::pssl::{Data, EDGES, Job, asked, clear, simulation};
 
 use super::{closing, median, threads};
+use crate::clouds::Around;
 use crate::ledgers::{together, total};
 use crate::machine::{peak_memory_mib, simd};
 use crate::report::{bytes, milliseconds};
@@ -62,30 +62,9 @@ pub(crate) struct PairsReport {
 }
 
 impl Pairs {
-    /// Rows around a centre for each class. Some are near to it, others far.
-    fn data(&self, prg: &mut Prg, centres: &[Vec<u8>]) -> Result<Arc<Data>, Failure> {
-        let (mut values, mut labels) = (Vec::with_capacity(self.rows * self.features), Vec::new());
-        for row in 0..self.rows {
-            let class = row % self.classes;
-            let noise = 36 + prg.next_u64() % 20;
-            let value = |centre: &u8| (u64::from(*centre) + prg.next_u64() % noise) as u8;
-            values.extend(centres[class].iter().map(value));
-            labels.push((row % 20 < self.classes).then_some(class as u16));
-        }
-        let data = Data::new(self.features, values, labels);
-        Ok(Arc::new(data.map_err(Failure::data)?))
-    }
-
     fn clients(&self, round: u8) -> Result<Vec<Arc<Data>>, Failure> {
-        let mut prg = Prg::new(&[round; 32]);
-        let mut centre = |_| -> Vec<u8> {
-            let value = |_| 40 + (prg.next_u64() % 100) as u8;
-            (0..self.features).map(value).collect()
-        };
-        let centres: Vec<Vec<u8>> = (0..self.classes).map(&mut centre).collect();
-        (0..CLIENTS)
-            .map(|_| self.data(&mut prg, &centres))
-            .collect()
+        let mut around = Around::new([round; 32], self.features, self.classes, 255);
+        (0..CLIENTS).map(|_| around.rows(self.rows)).collect()
     }
 
     pub fn run(self, show: Show) -> Result<(), Failure> {

@@ -90,11 +90,13 @@ impl Lap<'_> {
     }
 
     /// The trial has done some of its steps.
+    #[cfg(feature = "train")]
     pub(crate) fn step(&self, done: u32, of: u32) {
         self.reach(f64::from(done) / f64::from(of.max(1)));
     }
 
     /// Follows a run that takes `share` of the trial, by what its parties show.
+    #[cfg(feature = "train")]
     pub(crate) fn follow(&self, share: f64) -> impl FnMut(&At) + '_ {
         move |at| {
             if let Some(progress) = &at.progress {
@@ -104,6 +106,7 @@ impl Lap<'_> {
     }
 
     /// Says what the trial does.
+    #[cfg(feature = "train")]
     pub(crate) fn say(&self, what: String) {
         self.course.bar.set_message(what);
     }
@@ -119,7 +122,7 @@ mod tests {
         let (first, second) = (course.trial(0), course.trial(1));
         first.reach(0.5);
         first.reach(0.25);
-        second.step(3, 4);
+        second.reach(0.75);
         assert_eq!(course.state().shares, [0.5, 0.75]);
         second.reach(7.0);
         assert_eq!(course.state().shares, [0.5, 1.0]);

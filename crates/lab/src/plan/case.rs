@@ -246,14 +246,11 @@ impl Plan {
                 Ok(vec![Choice::sum(job, values, calibration)?])
             }
             Planned::Cotrain(job) => Ok(vec![Choice::cotrain(job, case.clients, calibration)?]),
-            Planned::Pssl(job) => Ok(vec![Choice::pssl(job, &self.dealt(case)?)]),
+            Planned::Pssl(job) => Ok(vec![Choice::pssl(job, &self.dealt(case)?, calibration)?]),
             Planned::Fedgraph(job) => {
                 let features = need(self.features, "--features", case.name())?;
-                Ok(vec![Choice::fedgraph(
-                    job,
-                    features,
-                    Trust::from(self.signed),
-                )])
+                let trust = Trust::from(self.signed);
+                Ok(vec![Choice::fedgraph(job, features, trust, calibration)?])
             }
         }
     }

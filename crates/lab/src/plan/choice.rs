@@ -7,7 +7,7 @@ use undertone::arrays::Arrays;
 use undertone::hamming::Backend;
 use undertone::party::PartyId;
 use undertone::plan::lengths::{Group, Shape};
-use undertone::plan::{Link, Memory, Session, label as work, sessions, sum};
+use undertone::plan::{Link, Memory, Session, Totals, label as work, sessions, sum};
 use undertone::sum::Trust;
 use undertone::{cotrain, fedgraph, label, pssl, rounds, train};
 
@@ -292,14 +292,51 @@ impl Choice {
         Ok(choice)
     }
 
-    pub(super) fn pssl(job: &pssl::Job, rows: &[(usize, usize)]) -> Self {
+    /// A graph between pairs of clients. Bytes and times are those of the most comparisons.
+    pub(super) fn pssl(
+        job: &pssl::Job,
+        rows: &[(usize, usize)],
+        calibration: Option<&mut Calibration>,
+    ) -> Result<Self, Failure> {
         let rows: Vec<usize> = rows.iter().map(|(rows, _)| *rows).collect();
-        Self::new("at most", sessions::pssl(job, &rows))
+        let mut choice = Self::new("at most", sessions::pssl(job, &rows));
+        let seconds = |totals: &_, own: &mut Calibration| own.pairs(job, &rows, totals);
+        choice.computes_all(calibration, seconds)?;
+        Ok(choice)
     }
 
-    pub(super) fn fedgraph(job: &fedgraph::Job, features: usize, trust: Trust) -> Self {
+    /// A graph network. What learners compute is the users', and not in the times.
+    pub(super) fn fedgraph(
+        job: &fedgraph::Job,
+        features: usize,
+        trust: Trust,
+        calibration: Option<&mut Calibration>,
+    ) -> Result<Self, Failure> {
         let name = format!("cut: {}", job.cut);
-        Self::new(name, sessions::fedgraph(job, features, trust))
+        let mut choice = Self::new(name, sessions::fedgraph(job, features, trust));
+        let seconds = |totals: &_, own: &mut Calibration| own.network(job, features, totals);
+        choice.computes_all(calibration, seconds)?;
+        Ok(choice)
+    }
+
+    /// Adds what the server and the slowest client compute in each session, in which all clients
+    /// take part.
+    fn computes_all(
+        &mut self,
+        calibration: Option<&mut Calibration>,
+        seconds: impl Fn(&Totals, &mut Calibration) -> Result<[f64; 2], Failure>,
+    ) -> Result<(), Failure> {
+        let Some(calibration) = calibration else {
+            return Ok(());
+        };
+        for at in 0..self.sessions.len() {
+            let session = &self.sessions[at];
+            let times = session.times as f64;
+            let [server, client] = seconds(&session.totals, calibration)?;
+            self.computes(Side::Server, server, times, 1.0);
+            self.computes(Side::Client, client, times, 1.0);
+        }
+        Ok(())
     }
 
     /// Whether bytes are the most that a run can take.

@@ -5,6 +5,7 @@ mod calibrate;
 mod case;
 mod choice;
 mod circuits;
+mod graphs;
 mod limits;
 mod report;
 

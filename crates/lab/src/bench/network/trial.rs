@@ -1,11 +1,12 @@
 //! The jobs that `bench network` runs.
 
 use std::path::Path;
+use std::pin::Pin;
 use std::time::Instant;
 
 use undertone::arrays::{Arrays, MAX_VALUES};
 use undertone::data::{self, Kind};
-use undertone::job::{Agreed, Record, Terms as _};
+use undertone::job::{Agreed, Participant, Record, Terms as _};
 use undertone::label::{self, Labelling, Params, Rows};
 use undertone::node::client::{Config, JoinError, join};
 use undertone::party::Network as Memory;
@@ -167,35 +168,17 @@ impl Trial {
     }
 
     /// Takes part as the client `place`, in this process.
-    pub(super) fn join(
-        &self,
-        place: usize,
-        config: Config,
-    ) -> impl Future<Output = Result<(), JoinError>> + Send + 'static {
-        // The server's roster and the clients' data have the same length.
-        enum Part {
-            Labels(Agreed<label::Client>),
-            Means(Agreed<Client<Given>>),
-        }
-        let record = Record::simulated();
-        let part = match self {
+    pub(super) fn join(&self, place: usize, config: Config) -> Joining {
+        match self {
             Self::Labels { clients, .. } => {
                 let (rows, labelling) = clients[place].clone();
-                let client = label::Client::new(label::Terms::anything(), rows, labelling);
-                Part::Labels(Agreed::new(client, record))
+                let terms = label::Terms::anything();
+                joining(label::Client::new(terms, rows, labelling), config)
             }
             Self::Means { clients, .. } => {
-                let client = Client::new(Terms::anything(), Given(clients[place].clone()));
-                Part::Means(Agreed::new(client, record))
+                let given = Given(clients[place].clone());
+                joining(Client::new(Terms::anything(), given), config)
             }
-        };
-        async move {
-            let never = std::future::pending();
-            match part {
-                Part::Labels(mut part) => join(&config, &mut part, never).await,
-                Part::Means(mut part) => join(&config, &mut part, never).await,
-            }
-            .map(drop)
         }
     }
 
@@ -228,6 +211,17 @@ impl Trial {
         let time = start.elapsed().as_secs_f64();
         Ok((time, total(&together(&ledgers)).rounds()))
     }
+}
+
+/// A client that takes part.
+pub(super) type Joining = Pin<Box<dyn Future<Output = Result<(), JoinError>> + Send>>;
+
+fn joining(part: impl Participant + 'static, config: Config) -> Joining {
+    let mut part = Agreed::new(part, Record::simulated());
+    Box::pin(async move {
+        let joined = join(&config, &mut part, std::future::pending()).await;
+        joined.map(drop)
+    })
 }
 
 /// The rows of a file, dealt out evenly. One in ten is labelled.
