@@ -359,9 +359,25 @@ impl<'a, P: Party, L: Line> Driver<'a, P, L> {
     }
 }
 
-/// The limits of endpoints on a network.
+/// Early frames that an endpoint keeps of all its peers together, in bytes.
+const EARLY: usize = 256 << 20;
+
+/// The fewest bytes of early frames that it keeps of one peer.
+const LEAST_EARLY: usize = 256 << 10;
+
+/// The limits of frames on a network.
 pub(crate) fn limits() -> Limits {
     Limits::default()
+}
+
+/// The limits of an endpoint in a session of so many parties: what it keeps early does not grow with
+/// their number (docs/spec/network.md, *early*).
+pub(crate) fn limits_among(parties: usize) -> Limits {
+    let most = limits().max_early_bytes;
+    Limits {
+        max_early_bytes: (EARLY / parties.max(1)).clamp(LEAST_EARLY, most),
+        ..limits()
+    }
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
+#[cfg(feature = "train")]
 use undertone::party::At;
 
 use crate::plan::say_long;

@@ -11,6 +11,7 @@ use serde::Serialize;
 use undertone::hamming::Backend;
 use undertone::label::Params;
 use undertone::node::status::PhaseStatus;
+use undertone::sum::Trust;
 
 use super::link::Link;
 use super::median;
@@ -39,6 +40,10 @@ pub struct Network {
     /// its own connection to the server [default: all]
     #[arg(long, value_name = "K")]
     processes: Option<usize>,
+    /// Keep the run safe from a server that is curious, not from one that cheats: clients sign
+    /// nothing
+    #[arg(long)]
+    semi_honest: bool,
     /// Length L of a code in bits
     #[arg(
         long,
@@ -59,6 +64,9 @@ pub struct Network {
     /// Delay of each client's link in each direction, in milliseconds. Needs --rate
     #[arg(long, value_name = "MS", requires = "rate")]
     delay: Option<f64>,
+    /// Leave out the runs in one process
+    #[arg(long)]
+    only_network: bool,
     /// Number of runs in each of the two ways; the report shows medians
     #[arg(long, value_name = "R", default_value_t = 5)]
     repeat: usize,
@@ -77,13 +85,14 @@ struct Report {
     /// Time of a job, from its start to its end at the server.
     network_seconds: f64,
     /// Time of the same run in one process.
-    one_process_seconds: f64,
-    ratio: f64,
+    one_process_seconds: Option<f64>,
+    ratio: Option<f64>,
     /// Frame bytes at the server. Relayed frames count in both directions.
     frame_bytes: u64,
     /// Bytes on the server's sockets, divided by `frame_bytes`.
     socket_over_frames: f64,
-    rounds: usize,
+    /// The causal depth of messages.
+    rounds: Option<usize>,
     /// The largest resident set of the server's process.
     server_peak_mib: Option<f64>,
     /// The phases of the last job.
@@ -95,6 +104,11 @@ fn broken(why: impl std::fmt::Display) -> Failure {
 }
 
 impl Network {
+    /// With trial keys all clients sign, unless the job says otherwise.
+    fn trust(&self) -> Trust {
+        Trust::from(!self.semi_honest)
+    }
+
     fn link(&self) -> Result<Option<Link>, Failure> {
         match (self.rate, self.delay) {
             (Some(rate), Some(delay))
@@ -134,15 +148,18 @@ impl Network {
         trial.write(folder.path(), processes)?;
         let (mut one_process, mut network) = (Vec::new(), Vec::new());
         let mut last = None;
-        let mut rounds = 0;
-        let bar = output::progress(2 * self.repeat as u64, show);
+        let mut rounds = None;
+        let ways = if self.only_network { 1 } else { 2 };
+        let bar = output::progress(ways * self.repeat as u64, show);
         // The two ways take turns, so that a machine that slows down slows both.
         for _ in 0..self.repeat {
-            bar.set_message("in one process");
-            let (time, depth) = trial.run()?;
-            one_process.push(time);
-            rounds = depth;
-            bar.inc(1);
+            if !self.only_network {
+                bar.set_message("in one process");
+                let (time, depth) = trial.run()?;
+                one_process.push(time);
+                rounds = Some(depth);
+                bar.inc(1);
+            }
             bar.set_message("as processes");
             job::prepare(folder.path(), &trial, self.clients, &self.keys)?;
             let report = job::run(folder.path(), &trial, self.clients, processes, link)?;
@@ -155,7 +172,8 @@ impl Network {
         let came = last.bytes_received + last.relayed_bytes - last.spared_bytes;
         let frame_bytes = came + last.bytes_sent + last.relayed_bytes;
         let socket = last.socket_received + last.socket_sent;
-        let (one_process, network) = (median(one_process), median(network));
+        let network = median(network);
+        let one_process = rounds.map(|_| median(one_process));
         let report = Report {
             what: trial.describe(),
             clients: self.clients,
@@ -164,7 +182,7 @@ impl Network {
             delay_ms: self.delay,
             network_seconds: network,
             one_process_seconds: one_process,
-            ratio: network / one_process,
+            ratio: one_process.map(|alone| network / alone),
             frame_bytes,
             socket_over_frames: socket as f64 / frame_bytes as f64,
             rounds,
@@ -191,18 +209,24 @@ impl Report {
         let processes = self.processes + 1 + usize::from(self.processes < self.clients);
         let memory = self.server_peak_mib;
         let memory = memory.map_or_else(String::new, |mib| format!("; server in {mib:.0} MiB"));
-        let text = format!(
-            "{} clients, {}: {link}\n\
-             one process {:.3} s, {processes} processes over TLS{shared} {:.3} s: {:.2}x\n\
-             {:.1} MB of frames in {} rounds; sockets carry {:.2} % more{memory}\n\n",
-            self.clients,
-            self.what,
-            self.one_process_seconds,
-            self.network_seconds,
-            self.ratio,
-            self.frame_bytes as f64 / 1e6,
-            self.rounds,
-            100.0 * (self.socket_over_frames - 1.0),
+        let mut text = format!("{} clients, {}: {link}\n", self.clients, self.what);
+        if let Some(alone) = self.one_process_seconds {
+            text += &format!("one process {alone:.3} s, ");
+        }
+        text += &format!(
+            "{processes} processes over TLS{shared} {:.3} s",
+            self.network_seconds
+        );
+        if let Some(ratio) = self.ratio {
+            text += &format!(": {ratio:.2}x");
+        }
+        text += &format!("\n{:.1} MB of frames", self.frame_bytes as f64 / 1e6);
+        if let Some(rounds) = self.rounds {
+            text += &format!(" in {rounds} rounds");
+        }
+        text += &format!(
+            "; sockets carry {:.2} % more{memory}\n\n",
+            100.0 * (self.socket_over_frames - 1.0)
         );
         let line = |phase: &PhaseStatus| {
             [

@@ -61,8 +61,7 @@ impl Trial {
             bits: network.bits,
             backend: network.backend,
             phe: network.keys.phe(network.backend)?,
-            // With trial keys all clients sign.
-            trust: Trust::MaliciousServer,
+            trust: network.trust(),
             ..Params::default()
         };
         params.check().map_err(Failure::usage)?;
@@ -90,7 +89,7 @@ impl Trial {
             clients: (0..network.clients).map(&mut contribution).collect(),
             job: Job {
                 clients: network.clients,
-                trust: Trust::MaliciousServer,
+                trust: network.trust(),
                 ..Job::default()
             },
         })
@@ -110,9 +109,16 @@ impl Trial {
         }
     }
 
+    fn trust(&self) -> Trust {
+        match self {
+            Self::Labels { params, .. } => params.trust,
+            Self::Means { job, .. } => job.trust,
+        }
+    }
+
     /// The job file.
     pub(super) fn job(&self, keys: &Keys) -> String {
-        match self {
+        let what = match self {
             Self::Labels { params, .. } => format!(
                 "backend = \"{}\"\nbits = {}\nkey_bits = {}\n",
                 params.backend,
@@ -120,7 +126,9 @@ impl Trial {
                 keys.bits()
             ),
             Self::Means { .. } => "application = \"sum\"\n".to_owned(),
-        }
+        };
+        let signed = self.trust() == Trust::MaliciousServer;
+        format!("{what}malicious_server = {signed}\n")
     }
 
     /// Writes the data of the first `processes` clients into `folder`.
@@ -147,16 +155,20 @@ impl Trial {
     }
 
     /// The options of `join` besides those that name the server and files.
-    pub(super) fn options(&self) -> &'static [&'static str] {
-        match self {
-            Self::Labels { .. } => &[
+    pub(super) fn options(&self) -> Vec<&'static str> {
+        let mut options = match self {
+            Self::Labels { .. } => vec![
                 "--backends",
                 "clear,sketch,psm,lwe,shade,phe",
                 "--accept",
                 "max_bits=65535",
             ],
-            Self::Means { .. } => &["--application", "sum", "--weight", "100"],
+            Self::Means { .. } => vec!["--application", "sum", "--weight", "100"],
+        };
+        if self.trust() == Trust::SemiHonest {
+            options.push("--semi-honest");
         }
+        options
     }
 
     /// The file that a client writes.
