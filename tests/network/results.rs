@@ -203,6 +203,9 @@ async fn what_goes_to_many_clients_is_uploaded_once() {
     let whole = report.bytes_received + report.relayed_bytes;
     assert!(report.socket_received < whole - spared * 9 / 10);
     assert!(report.socket_sent > report.bytes_sent + report.relayed_bytes);
+    let peak = report.peak_memory_bytes;
+    assert_eq!(peak.is_some(), cfg!(target_os = "linux"));
+    assert!(peak.is_none_or(|bytes| bytes > 1 << 20), "{peak:?}");
 }
 
 /// The rows of digits. Rows are compared within cells.

@@ -370,8 +370,8 @@ pub(crate) fn limits() -> Limits {
     Limits::default()
 }
 
-/// The limits of an endpoint in a session of so many parties: what it keeps early does not grow with
-/// their number (docs/spec/network.md, *early*).
+/// The limits of an endpoint in a session of so many parties: what it keeps early does not grow
+/// with their number (docs/spec/network.md, *early*).
 pub(crate) fn limits_among(parties: usize) -> Limits {
     let most = limits().max_early_bytes;
     Limits {

@@ -14,6 +14,7 @@
 //! all clients have the same file.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use serde::Deserialize;
 use undertone_job::harm_of;
@@ -41,11 +42,12 @@ pub struct Entry {
     pub certificate: Option<[u8; 32]>,
 }
 
-/// The clients that may take part, at least one. No two share a name, key or certificate.
+/// The clients that may take part, at least one. No two share a name, key or certificate. Clones
+/// share one list.
 #[derive(Debug, Clone)]
 pub struct Roster {
-    entries: Vec<Entry>,
-    pins: Pins,
+    entries: Arc<[Entry]>,
+    pins: Arc<Pins>,
 }
 
 /// Why a roster cannot be used.
@@ -174,7 +176,10 @@ impl Roster {
             name: String::new(),
             what: "its key is not an Ed25519 key".to_owned(),
         })?;
-        Ok(Self { entries, pins })
+        Ok(Self {
+            entries: entries.into(),
+            pins: Arc::new(pins),
+        })
     }
 
     /// The number of clients.
@@ -223,7 +228,7 @@ impl Roster {
             "# The clients that may take part. The server and all clients have this same file.\n\
              # It holds no secret.\n",
         );
-        for entry in &self.entries {
+        for entry in &*self.entries {
             text += &format!("\n[[client]]\nname = {}\n", toml::Value::from(&*entry.name));
             if let Some(key) = &entry.key {
                 text += &format!("key = \"{}\"\n", hex(key));

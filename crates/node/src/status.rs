@@ -353,6 +353,7 @@ mod tests {
             spared_bytes: 0,
             socket_received: 0,
             socket_sent: 0,
+            peak_memory_bytes: None,
             phases: Vec::new(),
         }
     }

@@ -46,7 +46,8 @@ case "$1 $2" in
     # More repetitions than a record allows jobs.
     set -- "${@/digits/wine}"; less=(--repeat 1)
     if has psm; then less=(--repeat 4); fi
-    if has --values; then less=(--repeat 2); else less+=(--bits 256); fi ;;
+    if has --only-network; then set -- "${@/#[0-9]*00/5}"; set -- "${@/#20/3}"; less=(); fi
+    if has --bits; then :; elif has --values; then less=(--repeat 2); else less+=(--bits 256); fi ;;
   plan*) less=(--no-times) ;;
   sum*) set -- "${@/1000000/1000}" ;; # its output is compared elsewhere, in full
   record*|join*) less=(--accept volatile-record) ;;

@@ -319,3 +319,12 @@ fn a_party_that_waits_aborts_when_nobody_moves_frames() {
     assert!(matches!(cause(ended), Abort::Internal(_)));
     assert_eq!(line.kinds(), [Kind::Message, Kind::Abort]);
 }
+
+/// With many peers each has less room for frames before their turn: together they have no more.
+#[test]
+fn early_frames_of_all_peers_have_a_bound() {
+    let of = |parties| limits_among(parties).max_early_bytes;
+    assert_eq!([1, 6, 64].map(of), [limits().max_early_bytes; 3]);
+    assert!((65..1024).all(|parties| of(parties) * parties <= EARLY));
+    assert_eq!([1024, 10_001].map(of), [LEAST_EARLY; 2]);
+}

@@ -25,7 +25,10 @@ use trial::Trial;
 #[derive(Debug, Args)]
 pub struct Network {
     /// Run label propagation: a data set in which every row has a label (.npz or CSV)
-    #[arg(required_unless_present_any = ["values", "rows"], conflicts_with_all = ["values", "rows"])]
+    #[arg(
+        required_unless_present_any = ["values", "rows"],
+        conflicts_with_all = ["values", "rows"]
+    )]
     file: Option<PathBuf>,
     /// Run label propagation over generated rows instead: number of rows of each client
     #[arg(long, value_name = "N", conflicts_with = "values")]
