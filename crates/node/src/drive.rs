@@ -359,10 +359,11 @@ impl<'a, P: Party, L: Line> Driver<'a, P, L> {
     }
 }
 
-/// Early frames that an endpoint keeps of all its peers together, in bytes.
+/// Bytes of early frames that the server keeps of all clients together, besides the next frame of
+/// each.
 const EARLY: usize = 256 << 20;
 
-/// The fewest bytes of early frames that it keeps of one peer.
+/// The fewest bytes of early frames that it keeps of one client.
 const LEAST_EARLY: usize = 256 << 10;
 
 /// The limits of frames on a network.
@@ -370,12 +371,13 @@ pub(crate) fn limits() -> Limits {
     Limits::default()
 }
 
-/// The limits of an endpoint in a session of so many parties: what it keeps early does not grow
-/// with their number (docs/spec/network.md, *early*).
-pub(crate) fn limits_among(parties: usize) -> Limits {
+/// The limits of the server's endpoint in a session of so many clients (docs/spec/network.md,
+/// *early*). Clients keep [`limits`]: `lwe` needs them (docs/spec/lwe.md, *Nobody waits in a
+/// circle*).
+pub(crate) fn limits_of_the_server(clients: usize) -> Limits {
     let most = limits().max_early_bytes;
     Limits {
-        max_early_bytes: (EARLY / parties.max(1)).clamp(LEAST_EARLY, most),
+        max_early_bytes: (EARLY / clients.max(1)).clamp(LEAST_EARLY, most),
         ..limits()
     }
 }

@@ -170,6 +170,10 @@ fn options_that_a_command_does_not_use_are_refused() {
         &["status", "--threads", "1"],
         &["completions", "bash", "--json"],
         &["bench", "network", "--values", "9", "--bits", "64"],
+        &["bench", "network", "--values", "9", "--rows", "9"],
+        &["bench", "network", "--rows", "0"],
+        &["bench", "network", "--rows", "99999999999999999"],
+        &["bench", "network", "--values", "9", "--processes", "6"],
     ] {
         assert_fails(arguments, 2, "--");
     }

@@ -28,6 +28,32 @@ fn completions_and_benchmarks_run() {
     assert_eq!(object["stages"].as_array().unwrap().len(), 5);
 }
 
+/// Clients that share a process, of a job without signatures.
+#[test]
+fn a_network_has_clients_in_one_process() {
+    let fixed = [
+        "bench",
+        "network",
+        "--clients",
+        "4",
+        "--repeat",
+        "1",
+        "--json",
+    ];
+    let run = |more: &[&str]| json(&undertone(&[&fixed[..], more].concat()));
+    let means = run(&["--values", "10", "--processes", "0", "--semi-honest"]);
+    assert_eq!(means["rounds"], 12);
+    let labels = ["--rows", "10", "--processes", "1", "--only-network"];
+    let labels = run(&[&labels[..], &["--bits", "64", "--backend", "psm"]].concat());
+    assert_eq!(labels["processes"], 1);
+    assert_eq!(labels["ratio"], Value::Null);
+    let received: Option<u64> = labels["phases"].as_array().map(|phases| {
+        let received = phases.iter().map(|phase| phase["bytes_received"].as_u64());
+        received.map(Option::unwrap).sum()
+    });
+    assert!(received.unwrap() > 0);
+}
+
 #[test]
 fn sums_run() {
     let arguments = [

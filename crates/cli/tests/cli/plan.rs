@@ -186,6 +186,34 @@ fn costs_are_measured_once() {
     assert_ne!(std::fs::read(&file).unwrap(), kept);
 }
 
+/// The times of graphs come from short runs with smaller sizes. Those of a job without steps say
+/// nothing about steps.
+#[test]
+fn graphs_have_times() {
+    let folder = TempDir::new().unwrap();
+    let run = |arguments: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_undertone"));
+        command.env("XDG_CACHE_HOME", folder.path());
+        command.args(["plan", "--json"]);
+        let plan = json(&command.args(arguments.split(' ')).output().unwrap());
+        let way = &plan["ways"][0];
+        ["client", "server"].map(|side| way[side]["seconds"].as_f64().unwrap())
+    };
+    let network = "--application fedgraph --clients 3 --features 2 --set rows=30 --set queries=9 \
+                   --set classes=3 --set width=8 --set steps=";
+    let [none, few, many] = [0, 20, 2000].map(|steps| run(&format!("{network}{steps}"))[0]);
+    assert!(
+        0.0 < none && none < few && 10.0 * few < many,
+        "{none} {few} {many}"
+    );
+    let embeddings = run(&format!("{network}2000 --set cut=embeddings"));
+    assert!(embeddings[0] < many && embeddings[1] > embeddings[0]);
+    let pairs = "--application pssl --clients 3 --rows 90 --set features=3 --set classes=2";
+    for more in ["", " --set scale=1", " --set clusters=1"] {
+        assert!(run(&format!("{pairs}{more}"))[0] > 0.0, "{more}");
+    }
+}
+
 #[test]
 fn what_a_plan_lacks_is_named() {
     for (arguments, expected) in [

@@ -1,7 +1,8 @@
 //! What graphs between pairs and graph networks cost on this machine.
 //!
 //! In both, computing goes with bytes: of transfers and circuits in one, of masked words in the
-//! other. So short runs with the job's own sizes tell what a byte of each phase costs.
+//! other. So short runs with the job's own sizes, or with smaller ones, tell what a byte of each
+//! phase costs.
 
 use std::sync::Arc;
 
@@ -24,11 +25,14 @@ const PAIRS: [(usize, usize); 4] = [(3, 40), (3, 120), (5, 40), (3, 240)];
 /// Most rounds of propagation in these runs.
 const ROUNDS: u32 = 4;
 
-/// Steps of the network in the runs that measure it.
-const STEPS: [u32; 2] = [2, 8];
+/// Most features and clusters in these runs.
+const LARGEST: (usize, usize) = (1024, 16);
 
-/// Most clients in these runs.
-const CLIENTS: usize = 8;
+/// Clients, and steps of the network, in the runs that measure it.
+const NETWORKS: [(usize, u32); 4] = [(3, 2), (3, 8), (6, 2), (6, 8)];
+
+/// Most clusters, and rows to predict, in these runs.
+const ROWS: usize = 1000;
 
 /// The work of a party in each phase, by the bytes that it sends and receives there. `others` are
 /// amounts of a phase that do not go with bytes.
@@ -102,20 +106,48 @@ fn pairs_work(
     })
 }
 
+/// The clusters of a graph network.
+fn clusters(job: &fedgraph::Job) -> usize {
+    job.rows.div_ceil(job.cluster.max(1))
+}
+
 /// The work of a party of a graph network.
-fn network_work(
-    clients: usize,
-    steps: u32,
-    phases: impl Iterator<Item = (Phase, u64)>,
-) -> Vec<Work> {
-    work(phases, |phase, _| {
-        let steps = if phase == fedgraph::TRAINING {
-            f64::from(steps)
+fn network_work(job: &fedgraph::Job, phases: impl Iterator<Item = (Phase, u64)>) -> Vec<Work> {
+    let others = job.clients.saturating_sub(1) as f64;
+    work(phases, |phase, bytes| {
+        let inputs = if phase == fedgraph::TRAINING {
+            f64::from(job.steps) * clusters(job) as f64
         } else {
             0.0
         };
-        [steps, steps * clients as f64]
+        // Each word has a mask for each other client.
+        [bytes * others, inputs, inputs * others]
     })
+}
+
+/// A job with the sizes of the runs that measure a graph between pairs.
+fn small_pairs(job: &pssl::Job) -> pssl::Job {
+    let classes = job.classes.min(LARGEST.1);
+    pssl::Job {
+        features: job.features.min(LARGEST.0),
+        clusters: job.clusters.min(LARGEST.1),
+        classes,
+        rounds: job.rounds.min(ROUNDS),
+        min_clients: 3,
+        ..job.clone()
+    }
+}
+
+/// A job with the sizes of the runs that measure a graph network.
+fn small_network(job: &fedgraph::Job) -> fedgraph::Job {
+    fedgraph::Job {
+        // Each class has clusters of its own.
+        rows: job
+            .rows
+            .min(ROWS.max(4 * job.classes).saturating_mul(job.cluster)),
+        queries: job.queries.min(ROWS),
+        ..job.clone()
+    }
 }
 
 impl Calibration {
@@ -127,12 +159,15 @@ impl Calibration {
         rows: &[usize],
         totals: &Totals,
     ) -> Result<[f64; 2], Failure> {
-        let (f, s, l, c) = (job.features, job.scale, job.clusters, job.classes);
-        let what = format!(
-            "pairs, {f} features to {s}, {l} clusters, {c} classes, {}, {}, {:?}",
-            job.reveal, job.suite, job.trust
-        );
-        let costs = self.of(&what, || measure_pairs(job))?;
+        let small = small_pairs(job);
+        // Neither changes how much is computed for a byte.
+        let named = pssl::Job {
+            asked: 1,
+            range: 1.0,
+            ..small.clone()
+        };
+        let what = format!("pairs, {named:?}");
+        let costs = self.of(&what, || measure_pairs(&small))?;
         Ok(seconds(&costs, totals, |who, totals| {
             pairs_work(job, rows, who, planned(totals, who))
         }))
@@ -145,15 +180,17 @@ impl Calibration {
         features: usize,
         totals: &Totals,
     ) -> Result<[f64; 2], Failure> {
-        let (rows, queries, width) = (job.rows, job.queries, job.width);
-        let what = format!(
-            "graph network, cut {}, predict {}, {features} features, {rows} + {queries} rows by \
-             {}, {} classes, width {width}, {}",
-            job.cut, job.predict, job.cluster, job.classes, job.suite
-        );
-        let costs = self.of(&what, || measure_network(job, features))?;
+        let small = small_network(job);
+        let named = fedgraph::Job {
+            clients: 0,
+            steps: u32::from(job.steps > 0),
+            every: 1,
+            ..small.clone()
+        };
+        let what = format!("graph network of {features} features, {named:?}");
+        let costs = self.of(&what, || measure_network(&small, features))?;
         Ok(seconds(&costs, totals, |who, totals| {
-            network_work(job.clients, job.steps, planned(totals, who))
+            network_work(job, planned(totals, who))
         }))
     }
 }
@@ -163,8 +200,6 @@ fn measure_pairs(job: &pssl::Job) -> Result<Costs, Failure> {
     for (clients, rows) in PAIRS {
         let job = pssl::Job {
             asked: pssl::asked(rows, job.clusters),
-            rounds: job.rounds.min(ROUNDS),
-            min_clients: 3,
             ..job.clone()
         };
         let mut around = Around::new([7; 32], job.features, job.classes, job.scale);
@@ -203,26 +238,23 @@ fn inputs(job: &fedgraph::Job, features: usize, client: usize) -> Result<Arc<Inp
 
 fn measure_network(job: &fedgraph::Job, features: usize) -> Result<Costs, Failure> {
     let mut samples = Samples::default();
-    for clients in [3, job.clients.clamp(5, CLIENTS)] {
+    for (clients, steps) in NETWORKS {
+        let job = fedgraph::Job {
+            clients,
+            steps: if job.steps > 0 { steps } else { 0 },
+            every: steps,
+            ..job.clone()
+        };
         let inputs: Result<Vec<_>, Failure> = (0..clients)
-            .map(|client| inputs(job, features, client))
+            .map(|client| inputs(&job, features, client))
             .collect();
         let inputs = inputs?;
-        for steps in STEPS.map(|steps| steps.min(job.steps)) {
-            let job = fedgraph::Job {
-                clients,
-                steps,
-                every: steps.max(1),
-                ..job.clone()
-            };
-            for _ in 0..REPEATS {
-                let seed = Seed::from_bytes([1; 32]);
-                let run = fedgraph::simulation(job.clone(), inputs.iter().cloned(), seed)
-                    .and_then(|mut simulation| simulation.run(Network::new()))?;
-                for (who, ledger) in &run.ledgers {
-                    let work = network_work(clients, steps, counted(ledger));
-                    samples.add(side(*who), work, ledger);
-                }
+        for _ in 0..REPEATS {
+            let seed = Seed::from_bytes([1; 32]);
+            let run = fedgraph::simulation(job.clone(), inputs.iter().cloned(), seed)
+                .and_then(|mut simulation| simulation.run(Network::new()))?;
+            for (who, ledger) in &run.ledgers {
+                samples.add(side(*who), network_work(&job, counted(ledger)), ledger);
             }
         }
     }

@@ -11,7 +11,7 @@ use undertone_party::{Abort, Aborted, Endpoint, Header, Ledger, Party, PartyId, 
 use super::line::{ClientLine, Shared, Stream};
 use super::{JoinError, Observer, START};
 use crate::deadlines::Stated;
-use crate::drive::{Ended, Event, drive, limits, limits_among};
+use crate::drive::{Ended, Event, drive, limits};
 use crate::erased::{AnyParty, Output};
 use crate::flow::Links;
 use crate::gauge::Gauge;
@@ -107,8 +107,7 @@ impl Session {
     ) -> Result<Self, Aborted> {
         let (id, me) = (place.session, place.me);
         let phase = party.phase();
-        let most = limits_among(place.clients + 1);
-        let endpoint = Endpoint::new(me, id, most, party);
+        let endpoint = Endpoint::new(me, id, limits(), party);
         let links = Links::new(me, id, place.window, limits());
         let (events, inbox) = mpsc::channel();
         let (tell, done) = oneshot::channel();

@@ -12,7 +12,7 @@ use super::registry::{Gather, Gathered};
 use super::session::{ServerLine, Session, State};
 use super::{FAREWELL, ServeError, TICK};
 use crate::application::Next;
-use crate::drive::{self, drive, limits, limits_among};
+use crate::drive::{self, drive, limits, limits_of_the_server};
 use crate::erased::{AnyApplication, Output};
 use crate::flow::Links;
 use crate::memory;
@@ -339,7 +339,7 @@ async fn run_session(
         ..SessionContext::new(id, PartyId::SERVER, seed)
     };
     let party = application.server(at, members);
-    let most = limits_among(clients + 1);
+    let most = limits_of_the_server(clients);
     let endpoint = party.map(|party| Endpoint::new(PartyId::SERVER, id, most, party));
     let links = Links::new(PartyId::SERVER, id, session.window(), limits());
     let (tell, ended) = tokio::sync::oneshot::channel();

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::Stdio;
 
 use tokio::runtime::Runtime;
+use tokio::task::JoinSet;
 use undertone::node::client::Config;
 use undertone::node::roster::Roster;
 use undertone::node::status::JobReport;
@@ -69,6 +70,9 @@ pub(super) fn run(
             .stdout(Stdio::null()),
     )
     .map_err(broken)?;
+    // A link has a listener, and a connection at each end.
+    let of_links = if link.is_some() { 3 * clients } else { 0 };
+    connections::allow(clients - processes + of_links)?;
     let way = |link: Option<Link>| match link {
         None => Ok(address),
         Some(link) => runtime.block_on(link::start(link, address)).map_err(broken),
@@ -123,11 +127,10 @@ fn join(
     if clients.is_empty() {
         return Ok(());
     }
-    connections::allow(clients.len())?;
     let read = |name: &str| std::fs::read_to_string(folder.join("keys").join(name));
     let roster = read("roster.toml").map_err(broken)?;
     let roster = Roster::parse(&roster).map_err(broken)?;
-    let mut tasks = Vec::new();
+    let mut tasks = JoinSet::new();
     for (client, server) in clients {
         let name = roster.entries()[client].name.clone();
         let key = read(&format!("client-{client}/client.key")).map_err(broken)?;
@@ -137,11 +140,14 @@ fn join(
             ..Config::new(server.to_string(), authorities, name)
         }
         .with_roster(roster.clone());
-        tasks.push((client, runtime.spawn(trial.join(client, config))));
+        let joining = trial.join(client, config);
+        let joining = async move { (client, joining.await) };
+        tasks.spawn_on(joining, runtime.handle());
     }
-    for (client, task) in tasks {
-        let ended = runtime.block_on(task).map_err(broken)?;
-        ended.map_err(|error| broken(format!("client {client}: {error}")))?;
+    // The first that fails ends the others.
+    while let Some(ended) = runtime.block_on(tasks.join_next()) {
+        let (client, joined) = ended.map_err(broken)?;
+        joined.map_err(|error| broken(format!("client {client}: {error}")))?;
     }
     Ok(())
 }

@@ -43,8 +43,8 @@ pub struct Network {
     /// its own connection to the server [default: all]
     #[arg(long, value_name = "K")]
     processes: Option<usize>,
-    /// Keep the run safe from a server that is curious, not from one that cheats: clients sign
-    /// nothing
+    /// Keep the run safe from a server that is curious, not from one that cheats: clients sign no
+    /// messages of the protocol
     #[arg(long)]
     semi_honest: bool,
     /// Length L of a code in bits

@@ -40,8 +40,13 @@ impl Trial {
         match (&network.file, network.rows, network.values) {
             (Some(file), ..) => Self::labels(network, |params| dealt(network, file, params)),
             (_, Some(rows), _) => Self::labels(network, |_| {
-                if network.clients.saturating_mul(rows) < 2 * clouds::CLASSES {
-                    return Err(Failure::usage("--rows: too few for 10 classes"));
+                let all = network.clients.saturating_mul(rows);
+                let fewest = 2 * clouds::CLASSES;
+                if !(fewest..=label::MAX_ROWS).contains(&all) {
+                    return Err(Failure::usage(format!(
+                        "--rows: all clients together must have {fewest} to {} rows",
+                        label::MAX_ROWS
+                    )));
                 }
                 let dealt = clouds::deal(network.clients, rows, clouds::FEATURES);
                 Ok(dealt.map_err(Failure::data)?.0)
