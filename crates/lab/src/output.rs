@@ -82,7 +82,8 @@ impl Output {
         Self::with_mode(path, 0o600, false)
     }
 
-    fn absent(path: &Path) -> Result<(), Failure> {
+    /// Refuses a path at which there is something.
+    pub fn absent(path: &Path) -> Result<(), Failure> {
         if path.exists() {
             let message = "it exists; keys are not overwritten";
             return Err(Failure::unwritable(path, message));

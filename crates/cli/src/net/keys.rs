@@ -1,6 +1,6 @@
 //! `undertone keys`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use undertone::hamming::Backend;
@@ -68,21 +68,25 @@ impl MakeKeys {
             output::create_folder(&here(&client.name))?;
         }
         let job = [JOB, include_str!("../keys/label.toml"), DEADLINES].concat();
-        // All files are opened before any is written.
-        let (public, private) = (Output::create_new, Output::create_private);
-        let mut files: Vec<(Output, &str)> = vec![
-            (public(&here("roster.toml"))?, &roster),
-            (public(&here("job.toml"))?, &job),
-            (public(&here("ca.pem"))?, &trial.authority),
-            (public(&here("server.pem"))?, &trial.certificate),
-            (private(&here("server.key"))?, &trial.key),
+        type Create = fn(&Path) -> Result<Output, Failure>;
+        let (public, private): (Create, Create) = (Output::create_new, Output::create_private);
+        let mut files: Vec<(PathBuf, Create, &str)> = vec![
+            (here("roster.toml"), public, &roster),
+            (here("job.toml"), public, &job),
+            (here("ca.pem"), public, &trial.authority),
+            (here("server.pem"), public, &trial.certificate),
+            (here("server.key"), private, &trial.key),
         ];
         for client in &trial.clients {
             let own = here(&client.name);
-            files.push((public(&own.join("roster.toml"))?, &roster));
-            files.push((public(&own.join("ca.pem"))?, &trial.authority));
-            files.push((public(&own.join("client.pem"))?, &client.certificate));
-            files.push((private(&own.join("client.key"))?, &client.key));
+            files.push((own.join("roster.toml"), public, &roster));
+            files.push((own.join("ca.pem"), public, &trial.authority));
+            files.push((own.join("client.pem"), public, &client.certificate));
+            files.push((own.join("client.key"), private, &client.key));
+        }
+        // Before any is written. They are too many to be open at once.
+        for (path, _, _) in &files {
+            Output::absent(path)?;
         }
         for client in &trial.clients {
             // Records of a trial may be lost.
@@ -90,8 +94,8 @@ impl MakeKeys {
             let made = Record::create(&records, &client.name, Volatile::Accepted);
             made.map_err(|error| Failure::new(73, error))?;
         }
-        for (file, text) in files {
-            file.write(|w| w.write_all(text.as_bytes()))?;
+        for (path, create, text) in files {
+            create(&path)?.write(|w| w.write_all(text.as_bytes()))?;
         }
         if show.quiet {
             return Ok(());

@@ -54,6 +54,20 @@ fn a_network_has_clients_in_one_process() {
     assert!(received.unwrap() > 0);
 }
 
+/// Keys of many clients are made with few open files.
+#[cfg(unix)]
+#[test]
+fn keys_need_few_open_files() {
+    let folder = TempDir::new().unwrap();
+    let keys = "ulimit -n 32; exec \"$0\" keys --quiet --clients 40 --out \"$1\"";
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", keys, env!("CARGO_BIN_EXE_undertone")]);
+    let made = command.arg(folder.path().join("keys")).output().unwrap();
+    let errors = String::from_utf8_lossy(&made.stderr);
+    assert!(made.status.success(), "{errors}");
+    assert!(folder.path().join("keys/client-39/client.key").exists());
+}
+
 #[test]
 fn sums_run() {
     let arguments = [
