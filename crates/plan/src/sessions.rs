@@ -232,6 +232,11 @@ pub fn pssl(job: &undertone_pssl::Job, rows: &[usize]) -> Vec<Session> {
     }]
 }
 
+/// The clusters of a graph network. A last one of less than half the size is none.
+pub fn clusters(job: &undertone_fedgraph::Job) -> usize {
+    (job.rows + job.cluster / 2) / job.cluster.max(1)
+}
+
 /// A graph network over clients with so many features each, all of which every other client has,
 /// too. The rows make so many clusters.
 pub fn fedgraph(job: &undertone_fedgraph::Job, features: usize, trust: Trust) -> Vec<Session> {
@@ -239,8 +244,7 @@ pub fn fedgraph(job: &undertone_fedgraph::Job, features: usize, trust: Trust) ->
     let shape = GraphShape {
         columns: vec![features; job.clients],
         graph: Graph::new(&vec![tags; job.clients]).with_pairs(),
-        // A last cluster of less than half the size is none.
-        clusters: (job.rows + job.cluster / 2) / job.cluster.max(1),
+        clusters: clusters(job),
         saved: vec![0; job.clients],
         step: 0,
         trust,

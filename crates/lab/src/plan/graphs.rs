@@ -11,6 +11,7 @@ use undertone::kdf::Seed;
 use undertone::kernel::Prg;
 use undertone::party::{Ledger, Network, PartyId, Phase};
 use undertone::plan::lengths::Group;
+use undertone::plan::sessions::clusters;
 use undertone::plan::{Totals, Work};
 use undertone::pssl;
 use undertone::sum::UPLOAD;
@@ -104,11 +105,6 @@ fn pairs_work(
             [0.0; 2]
         }
     })
-}
-
-/// The clusters of a graph network.
-fn clusters(job: &fedgraph::Job) -> usize {
-    job.rows.div_ceil(job.cluster.max(1))
 }
 
 /// The work of a party of a graph network.
