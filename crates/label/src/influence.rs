@@ -4,16 +4,8 @@
 //! for all labelled columns. If its fill-in makes it more expensive than iteration, preconditioned
 //! conjugate gradients solve 16 columns at a time.
 
-use faer::dyn_stack::{MemBuffer, MemStack};
-use faer::linalg::cholesky::llt::factor::LltRegularization;
-use faer::sparse::linalg::SupernodalThreshold;
-use faer::sparse::linalg::cholesky::{
-    CholeskySymbolicParams, LltRef, SymbolicCholesky, SymbolicCholeskyRaw, SymmetricOrdering,
-    factorize_symbolic_cholesky,
-};
-use faer::sparse::{SparseColMat, SymbolicSparseColMat};
-use faer::{Conj, MatMut, Par, Side};
 use rayon::prelude::*;
+use undertone_cholesky::{Cost, Factor, Lower, Ordered};
 use undertone_kernel::sparse::LANES;
 
 use crate::graph::Graph;
@@ -44,16 +36,12 @@ pub struct Influence {
     iteration: Iteration,
 }
 
-#[derive(Debug)]
-struct Factor {
-    symbolic: SymbolicCholesky<u32>,
-    values: Vec<f64>,
-}
-
 impl Influence {
     /// Prepares to solve for about `columns` columns of `(I − α·graph)^{-1}`.
     pub fn new(graph: Graph, alpha: f64, columns: usize) -> Self {
-        let factor = factor(&graph, alpha, |cost| cost.factor_pays(&graph, columns));
+        let ordered = Ordered::new(lower_triangle(&graph, alpha));
+        let pays = |ordered: &Ordered| factor_pays(ordered.cost(), &graph, columns);
+        let factor = ordered.filter(pays).and_then(Ordered::factor);
         Self::of(graph, alpha, factor)
     }
 
@@ -61,7 +49,9 @@ impl Influence {
     /// no factor.
     pub fn with_method(graph: Graph, alpha: f64, method: Method) -> Self {
         let factor = match method {
-            Method::Cholesky => factor(&graph, alpha, |_| true),
+            Method::Cholesky => {
+                Ordered::new(lower_triangle(&graph, alpha)).and_then(Ordered::factor)
+            }
             Method::ConjugateGradients => None,
         };
         Self::of(graph, alpha, factor)
@@ -151,79 +141,21 @@ impl Influence {
     }
 }
 
-/// The cost of a Cholesky factorisation.
-struct Cost {
-    entries: usize,
-    flops: f64,
+/// Whether a factorisation of this cost is cheaper than conjugate gradients. The unit is a
+/// multiplication of an iteration. Multiplications of the dense kernels are cheaper (measured): by
+/// a factor of 10 in the factorisation, of 4.5 in the triangular solves. Graphs of one cloud of
+/// rows take 12 iterations, graphs of loosely joined clouds 30. Clouds further apart take fewer
+/// again, but there fill-in is low, and the factorisation wins anyway.
+fn factor_pays(cost: Cost, graph: &Graph, columns: usize) -> bool {
+    const ITERATIONS: f64 = 20.0;
+    let columns = columns as f64;
+    let factor = cost.flops / 10.0 + 2.0 * cost.entries as f64 * columns / 4.5;
+    let sweep = (graph.entries() + 6 * graph.rows()) as f64;
+    cost.entries <= MOST_FACTOR && factor < ITERATIONS * sweep * columns
 }
 
-impl Cost {
-    fn of(symbolic: &SymbolicCholesky<u32>) -> Self {
-        let mut flops = 0.0;
-        if let SymbolicCholeskyRaw::Supernodal(raw) = symbolic.raw() {
-            for s in 0..raw.n_supernodes() {
-                let width = raw.supernode_end()[s] - raw.supernode_begin()[s];
-                let below = raw.supernode(s).pattern().len();
-                for column in 0..width as usize {
-                    flops += ((width as usize - column + below) as f64).powi(2);
-                }
-            }
-        }
-        Self {
-            entries: symbolic.len_val(),
-            flops,
-        }
-    }
-
-    /// Whether the factorisation costs less than conjugate gradients. The unit is a multiplication
-    /// of an iteration. Multiplications of the dense kernels are cheaper (measured): by a factor of
-    /// 10 in the factorisation, of 4.5 in the triangular solves. Graphs of one cloud of rows take
-    /// 12 iterations, graphs of loosely joined clouds 30. Clouds further apart take fewer again,
-    /// but there fill-in is low, and the factorisation wins anyway.
-    fn factor_pays(&self, graph: &Graph, columns: usize) -> bool {
-        const ITERATIONS: f64 = 20.0;
-        let columns = columns as f64;
-        let factor = self.flops / 10.0 + 2.0 * self.entries as f64 * columns / 4.5;
-        let sweep = (graph.entries() + 6 * graph.rows()) as f64;
-        self.entries <= MOST_FACTOR && factor < ITERATIONS * sweep * columns
-    }
-}
-
-/// Factors `I − α·graph` if the cost is `wanted`. Returns `None` if it is not, if the factor is too
-/// large to number or to hold, or if the matrix is not positive definite in floating point. Uses
-/// one thread, so the result does not depend on the number of threads.
-fn factor(graph: &Graph, alpha: f64, wanted: impl FnOnce(Cost) -> bool) -> Option<Factor> {
-    i32::try_from(graph.rows() + graph.entries()).ok()?;
-    let matrix = lower_triangle(graph, alpha);
-    let symbolic = factorize_symbolic_cholesky(
-        matrix.symbolic(),
-        Side::Lower,
-        SymmetricOrdering::Amd,
-        CholeskySymbolicParams {
-            supernodal_flop_ratio_threshold: SupernodalThreshold::FORCE_SUPERNODAL,
-            ..Default::default()
-        },
-    )
-    .ok()
-    .filter(|symbolic| wanted(Cost::of(symbolic)))?;
-    let mut values = vec![0.0; symbolic.len_val()];
-    let scratch = symbolic.factorize_numeric_llt_scratch::<f64>(Par::Seq, Default::default());
-    let mut memory = MemBuffer::try_new(scratch).ok()?;
-    symbolic
-        .factorize_numeric_llt(
-            &mut values,
-            matrix.as_ref(),
-            Side::Lower,
-            LltRegularization::default(),
-            Par::Seq,
-            MemStack::new(&mut memory),
-            Default::default(),
-        )
-        .ok()?;
-    Some(Factor { symbolic, values })
-}
-
-fn lower_triangle(graph: &Graph, alpha: f64) -> SparseColMat<u32, f64> {
+/// `I − α·graph`.
+fn lower_triangle(graph: &Graph, alpha: f64) -> Lower {
     let n = graph.rows();
     let mut starts = vec![0];
     let mut rows = Vec::with_capacity(n + graph.entries() / 2);
@@ -237,24 +169,10 @@ fn lower_triangle(graph: &Graph, alpha: f64) -> SparseColMat<u32, f64> {
         }
         starts.push(rows.len() as u32);
     }
-    SparseColMat::new(
-        SymbolicSparseColMat::new_checked(n, n, starts, None, rows),
+    Lower {
+        starts,
+        rows,
         values,
-    )
-}
-
-impl Factor {
-    /// Solves for `count` right-hand sides, in place.
-    fn solve(&self, count: usize, sides: &mut [f64]) {
-        let llt = LltRef::new(&self.symbolic, &self.values);
-        let scratch = self.symbolic.solve_in_place_scratch::<f64>(count, Par::Seq);
-        let mut memory = MemBuffer::new(scratch);
-        llt.solve_in_place_with_conj(
-            Conj::No,
-            MatMut::from_column_major_slice_mut(sides, sides.len() / count, count),
-            Par::Seq,
-            MemStack::new(&mut memory),
-        );
     }
 }
 
@@ -263,8 +181,6 @@ mod tests {
     use super::*;
     use crate::distances::Distances;
     use crate::params::Variant;
-    use faer::Mat;
-    use faer::linalg::solvers::DenseSolveCore;
     use proptest::prelude::*;
     use undertone_kernel::Prg;
 
@@ -282,14 +198,34 @@ mod tests {
         Graph::new(&distances, 100, Variant::Paper)
     }
 
-    fn dense_inverse(graph: &Graph, alpha: f64) -> Mat<f64> {
-        let mut m = Mat::<f64>::identity(graph.rows(), graph.rows());
-        for row in 0..graph.rows() {
-            for (column, value) in graph.row(row) {
-                m[(row, column)] -= alpha * value;
+    /// The inverse of `I − α·graph`, row after row, by elimination. Pivots are on the diagonal: the
+    /// matrix is positive definite.
+    fn dense_inverse(graph: &Graph, alpha: f64) -> Vec<Vec<f64>> {
+        let n = graph.rows();
+        let unit = |row: usize| (0..n).map(move |column| f64::from(row == column));
+        let mut left: Vec<Vec<f64>> = (0..n).map(|row| unit(row).collect()).collect();
+        let mut right = left.clone();
+        for (row, line) in left.iter_mut().enumerate() {
+            graph
+                .row(row)
+                .for_each(|(column, value)| line[column] -= alpha * value);
+        }
+        for pivot in 0..n {
+            let scale = 1.0 / left[pivot][pivot];
+            for matrix in [&mut left, &mut right] {
+                matrix[pivot].iter_mut().for_each(|value| *value *= scale);
+            }
+            for row in (0..n).filter(|row| *row != pivot) {
+                let factor = left[row][pivot];
+                for matrix in [&mut left, &mut right] {
+                    let above = matrix[pivot].clone();
+                    let line = matrix[row].iter_mut();
+                    line.zip(above)
+                        .for_each(|(value, above)| *value -= factor * above);
+                }
             }
         }
-        m.llt(Side::Lower).unwrap().inverse()
+        right
     }
 
     proptest! {
@@ -307,13 +243,13 @@ mod tests {
                 let columns = influence.columns(&rows);
                 for (row, column) in rows.iter().zip(columns.chunks(n)) {
                     for (i, value) in column.iter().enumerate() {
-                        let error = (value - inverse[(i, *row)]).abs();
+                        let error = (value - inverse[i][*row]).abs();
                         prop_assert!(error < 1e-7, "{:?}: {} at {}, {}", method, error, i, row);
                     }
                 }
                 for some in [&rows[..], &rows[..n.div_ceil(2)], &[]] {
                     for (i, value) in influence.reach(some).iter().enumerate() {
-                        let due: f64 = some.iter().map(|row| inverse[(i, *row)]).sum();
+                        let due: f64 = some.iter().map(|row| inverse[i][*row]).sum();
                         prop_assert!((value - due).abs() < 1e-6, "{:?}: reach of {}", method, i);
                     }
                 }

@@ -224,6 +224,10 @@ impl Pending {
             self.done += next;
         }
         self.words.drain(..at);
+        if self.words.is_empty() {
+            // A client whose columns are all sent needs no room any more.
+            self.words = Vec::new();
+        }
         messages
     }
 }
