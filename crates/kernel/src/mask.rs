@@ -57,6 +57,9 @@ pub trait Word:
     /// Bitwise and with the lowest bits of `mask`.
     #[must_use]
     fn and(self, mask: u64) -> Self;
+    /// [`Stream::apply`] for these words. It is here so that the cipher is compiled in this crate,
+    /// and not in each crate that calls it, with whatever optimisation that has.
+    fn apply(stream: &mut Stream, at: usize, op: Op, words: &mut [Self]);
 }
 
 mod private {
@@ -106,6 +109,13 @@ macro_rules! word {
             #[inline(always)]
             fn and(self, mask: u64) -> Self {
                 self & mask as $word
+            }
+
+            fn apply(stream: &mut Stream, at: usize, op: Op, words: &mut [Self]) {
+                match &mut stream.cipher {
+                    Cipher::Aes(core) => apply(&mut **core, at, op, words),
+                    Cipher::ChaCha(core) => apply(&mut **core, at, op, words),
+                }
             }
         }
     };
@@ -326,10 +336,7 @@ impl Stream {
 
     /// Adds the stream, from its word `at` on, to `words`, or subtracts it.
     pub fn apply<W: Word>(&mut self, at: usize, op: Op, words: &mut [W]) {
-        match &mut self.cipher {
-            Cipher::Aes(core) => apply(&mut **core, at, op, words),
-            Cipher::ChaCha(core) => apply(&mut **core, at, op, words),
-        }
+        W::apply(self, at, op, words);
     }
 
     /// Writes the stream from its start, in whole blocks: the cipher alone, for comparison.
