@@ -171,11 +171,7 @@ pub(crate) fn deal_unevenly(
         dealt.push((Rows::Features(all.select(&own)), labelling));
         first += count;
     }
-    let shape = Shape {
-        rows: shape,
-        classes: CLASSES,
-    };
-    Ok((dealt, shape))
+    Ok((dealt, Shape::new(shape, CLASSES)))
 }
 
 impl Hidden {

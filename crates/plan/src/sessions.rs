@@ -142,10 +142,7 @@ pub fn train(job: &undertone_train::Job, rows: &[(usize, usize)]) -> Vec<Session
     if job.rounds > 0 {
         let mut rounds = Rounds::exactly(alone);
         if job.pseudo == PseudoLabels::Joint {
-            let shape = Shape {
-                rows: rows[..sampled].to_vec(),
-                classes: job.classes,
-            };
+            let shape = Shape::new(rows[..sampled].to_vec(), job.classes);
             rounds = rounds.then(label::rounds(&job.propagation, &shape));
         }
         sessions.push(Session {

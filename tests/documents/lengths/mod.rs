@@ -10,12 +10,14 @@ use undertone::garble::{Audience, Builder};
 use undertone::hamming::{Backend, Phe};
 use undertone::job::Terms as _;
 use undertone::kdf::Seed;
-use undertone::kernel::BitMatrix;
+use undertone::kernel::{BitMatrix, Prg};
+use undertone::label::cells::{Cells, PHASE as CELLS};
 use undertone::label::{self, Codes, Features, Labelling, Params, Rows, Variant};
 use undertone::ot::Field;
+use undertone::party::frame::HEADER_LEN;
 use undertone::party::{Cost, Ledger};
 use undertone::party::{Network, Node, PartyId};
-use undertone::plan::lengths::{self, RoundShape, Shape, Take};
+use undertone::plan::lengths::{self, RoundShape, Shape, Slots, Take};
 use undertone::plan::{Rounds, Totals, Traffic, sessions};
 use undertone::rounds::{Contribution, Job, Round, Source, Terms};
 use undertone::simulate::GarbleSimulation;
@@ -29,10 +31,7 @@ use undertone_tests::{random_clients, scaling, simulation};
 fn hold(params: Params, rows: &[usize]) {
     let clients = random_clients(rows, params.bits, 1).unwrap();
     let labelled = clients.iter().map(|(_, labels)| labels.labelled().count());
-    let shape = Shape {
-        rows: rows.iter().copied().zip(labelled).collect(),
-        classes: 2,
-    };
+    let shape = Shape::new(rows.iter().copied().zip(labelled).collect(), 2);
     let simulation = simulation(params, clients);
     let (run, sent) = measured(|network| simulation.run_over(network).unwrap());
     assert!(run.clients.iter().all(Result::is_ok));
@@ -210,10 +209,7 @@ fn every_message_of_means_and_deviations_has_its_predicted_length() {
             standardise: true,
             ..label::Job::default()
         };
-        let shape = Shape {
-            rows: vec![(5, 2); clients],
-            classes: 2,
-        };
+        let shape = Shape::new(vec![(5, 2); clients], 2);
         hold_all_rounds(sessions::label(&job, &shape, dim)[0].rounds, &ledgers);
     }
 }
@@ -297,6 +293,71 @@ impl Source for Growing {
     }
 }
 
+/// The sizes of cells are noise and rows. The lengths follow from them.
+#[test]
+fn messages_with_cells_have_their_predicted_lengths() {
+    let cells = Cells {
+        cells: 3,
+        probes: 2,
+        epsilon: 16.0,
+    };
+    for backend in Backend::ALL {
+        let params = Params {
+            bits: 70,
+            neighbours: 3,
+            backend,
+            phe: Phe::insecure(256),
+            cells: Some(cells),
+            ..Params::default()
+        };
+        let (features, rows) = (3, [210, 190, 0, 230]);
+        let mut prg = Prg::new(&[7; 32]);
+        let mut client = |rows: usize| {
+            let values = (0..rows * features).map(|_| prg.unit() - 0.4).collect();
+            let labels = (0..rows).map(|row| (row % 9 == 0).then_some((row % 2) as u16));
+            (
+                Rows::Features(Features::new(features, values).unwrap()),
+                Labelling::new(2, labels.collect()).unwrap(),
+            )
+        };
+        let clients: Vec<_> = rows.into_iter().map(&mut client).collect();
+        let labelled = clients.iter().map(|(_, labels)| labels.labelled().count());
+        let mut shape = Shape::new(rows.into_iter().zip(labelled).collect(), 2);
+        let mut sizes = vec![Vec::new(); rows.len()];
+        let simulation = simulation(params, clients);
+        let mut sent = Lengths::new();
+        let network = Network::new().intercept(|from, to, frame| {
+            let payload = &frame[HEADER_LEN..];
+            let list = sent.entry((from, to, frame[4])).or_default();
+            list.push(payload.len());
+            let is_size = payload.len() == 4 * cells.cells;
+            if let Some(client) = from.index().filter(|_| frame[4] == CELLS.id && is_size) {
+                let numbers = payload.chunks(4);
+                let sizes = &mut sizes[client];
+                sizes.extend(numbers.map(|n| u32::from_le_bytes(n.try_into().unwrap()) as usize));
+            }
+        });
+        let run = simulation.run_over(network).unwrap();
+        assert!(run.clients.iter().all(Result::is_ok));
+        sent.values_mut().for_each(|list| list.sort_unstable());
+        let even = Slots::even(&cells, &rows, features).unwrap();
+        // Noise adds to a size as often as it takes away.
+        for (have, even) in sizes.iter().zip(even.totals()) {
+            assert!(have.iter().sum::<usize>().abs_diff(even) < even / 4);
+        }
+        shape.slots = Some(Slots { sizes, ..even });
+        let due = predicted(|take| lengths::label(&params, &shape, take));
+        same(&sent, &due, &format!("{backend} with cells"));
+        let totals = Totals::of(|take| lengths::label(&params, &shape, take));
+        hold_ledgers(&totals, &run.ledgers);
+        let job = label::Job {
+            params,
+            ..label::Job::default()
+        };
+        hold_all_rounds(sessions::label(&job, &shape, 0)[0].rounds, &run.ledgers);
+    }
+}
+
 /// Classes of several bits.
 #[test]
 fn rounds_of_many_classes_are_predicted() {
@@ -319,10 +380,7 @@ fn rounds_of_many_classes_are_predicted() {
         };
         let run = simulation(params, (0..3).map(client).collect());
         let run = run.run(|_| {}).unwrap();
-        let shape = Shape {
-            rows: vec![(rows, 6); 3],
-            classes,
-        };
+        let shape = Shape::new(vec![(rows, 6); 3], classes);
         let totals = Totals::of(|take| lengths::label(&params, &shape, take));
         hold_ledgers(&totals, &run.ledgers);
         let job = label::Job {

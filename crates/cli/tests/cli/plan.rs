@@ -71,6 +71,49 @@ fn bytes_are_those_of_runs() {
     }
 }
 
+/// With cells, plans take all cells to have the same number of rows.
+#[test]
+fn bytes_with_cells_are_near_those_of_runs() {
+    let file = data("digits");
+    for backend in ["clear", "psm", "lwe"] {
+        let options = ["--cells", "6", "--set", "probes=2", "--set", "bits=256"];
+        let run = [
+            "label",
+            &file,
+            "--json",
+            "--runs",
+            "1",
+            "--backend",
+            backend,
+        ];
+        let run = json(&undertone(&[&run[..], &options].concat()));
+        let costs = run["phases"].as_array().unwrap();
+        let own = costs.iter().filter(|cost| cost["party"] == "server");
+        let received: f64 = own
+            .map(|cost| cost["bytes_received"].as_f64().unwrap())
+            .sum();
+        let sizes = [
+            "--rows",
+            "1797",
+            "--features",
+            "64",
+            "--classes",
+            "10",
+            "--backends",
+            backend,
+        ];
+        let options = ["--set", "cells=6", "--set", "probes=2", "--set", "bits=256"];
+        let planned = plan(&[&sizes[..], &options].concat());
+        let way = way(&planned, backend);
+        assert_eq!(way["cells_are_even"], true);
+        near(
+            received,
+            way["server"]["bytes_received"].as_f64().unwrap(),
+            0.35,
+        );
+    }
+}
+
 /// All parties of a run hold about the memory that was planned: within a factor of two.
 #[test]
 fn memory_is_that_of_runs() {
@@ -256,6 +299,8 @@ fn what_no_run_accepts_is_refused() {
     };
     refused(&["--rows", "100", "--features", "0"], "--features");
     refused(&["--rows", "9", "--features", "3"], "neighbours");
+    let cells = ["--rows", "600", "--features", "3", "--set", "cells=30"];
+    refused(&cells, "take at most 3 cells");
     refused(&["--rows", "99999999999", "--features", "3"], "--rows");
     let many = ["--rows", "500000", "--features", "3", "--backends"];
     refused(&[&many[..], &["lwe"]].concat(), "lwe");

@@ -27,16 +27,21 @@ fn roughly(backend: Backend) -> f64 {
 /// Says on standard error how long so many runs of a job will take, if it is more than a minute.
 /// All parties are in this process.
 pub(crate) fn announce(job: &Job, shape: &Shape, features: usize, runs: u32, show: Show) {
-    let n = shape.rows.iter().map(|(rows, _)| *rows as f64).sum::<f64>();
+    // The run itself says what is wrong.
+    let Ok(shape) = &shape.clone().of(job, features) else {
+        return;
+    };
     let params = &job.params;
-    let rough = f64::from(runs) * n * n / 2.0 * params.bits as f64 * roughly(params.backend);
-    // How many pairs of rows share a cell depends on the rows.
-    if !show.details() || job.cells > 0 || rough < LONG / 3.0 {
+    let compared: f64 = work::compared(shape)
+        .iter()
+        .map(|rows| (rows.iter().sum::<usize>() as f64).powi(2) / 2.0)
+        .sum();
+    let rough = f64::from(runs) * compared * params.bits as f64 * roughly(params.backend);
+    if !show.details() || rough < LONG / 3.0 {
         return;
     }
     let mut calibration = Calibration::load(false);
-    // The run itself says what is wrong.
-    let Ok(costs) = calibration.label(params, features) else {
+    let Ok(costs) = calibration.label(params, shape, features) else {
         return;
     };
     calibration.keep();

@@ -14,6 +14,7 @@ use undertone::party::{Ledger, Network, PartyId};
 use undertone::plan::lengths::{Group, Shape};
 use undertone::plan::{Work, fit, label as work, sum};
 use undertone::rounds::{self, Client, Contribution, Server, Terms};
+use undertone::sum::Trust;
 
 use crate::Failure;
 use crate::clouds;
@@ -168,8 +169,13 @@ impl Calibration {
         Ok(costs)
     }
 
-    /// The costs of label propagation over rows of so many features.
-    pub(crate) fn label(&mut self, params: &Params, features: usize) -> Result<Costs, Failure> {
+    /// The costs of label propagation in a run of this shape, over rows of so many features.
+    pub(crate) fn label(
+        &mut self,
+        params: &Params,
+        shape: &Shape,
+        features: usize,
+    ) -> Result<Costs, Failure> {
         let key_bits = match params.backend {
             Backend::Phe => params.phe.key_bits(),
             _ => 0,
@@ -190,7 +196,30 @@ impl Calibration {
             let times = features as f64 / measured as f64;
             codes.iter_mut().for_each(|cost| *cost *= times);
         }
+        if shape.slots.is_some() {
+            self.cells(&mut costs, params, features)?;
+        }
         Ok(costs)
+    }
+
+    /// Adds the costs of cells to those of label propagation.
+    fn cells(
+        &mut self,
+        costs: &mut Costs,
+        params: &Params,
+        features: usize,
+    ) -> Result<(), Failure> {
+        let features = features.min(FEATURES);
+        let what = format!("cells, {}, {features} features", params.suite);
+        let own = self.of(&what, || cells(params, features))?;
+        let id = label::cells::PHASE.id;
+        for (all, own) in [
+            (&mut costs.server, own.server),
+            (&mut costs.client, own.client),
+        ] {
+            all.extend(own.into_iter().filter(|(phase, _)| *phase == id));
+        }
+        Ok(())
     }
 
     /// The costs of sums.
@@ -232,13 +261,17 @@ fn label(params: &Params, features: usize) -> Result<Costs, Failure> {
         min_clients: 3,
         ..*params
     };
+    let job = |params: &Params| label::Job {
+        params: *params,
+        ..label::Job::default()
+    };
     let mut samples = Samples::default();
     let repeats = match params.backend {
         Backend::Phe => 1,
         _ => REPEATS,
     };
     for rows in shapes(params.backend) {
-        samples.run(params, &rows, features, repeats)?;
+        samples.run(&job(params), &rows, features, repeats)?;
     }
     // What the server solves grows faster than rows, and is the same with every backend.
     let solved = Params {
@@ -248,7 +281,7 @@ fn label(params: &Params, features: usize) -> Result<Costs, Failure> {
     };
     let mut large = Samples::default();
     for rows in [[500; 3], [1500; 3], [5000; 3]] {
-        large.run(&solved, &rows, features, 1)?;
+        large.run(&job(&solved), &rows, features, 1)?;
     }
     for phase in [label::phases::GRAPH, label::phases::INFLUENCE] {
         let key = (Side::Server, phase.id);
@@ -259,22 +292,49 @@ fn label(params: &Params, features: usize) -> Result<Costs, Failure> {
     Ok(samples.costs())
 }
 
+/// Runs whose cells are few: the smallest that the noise allows.
+fn cells(params: &Params, features: usize) -> Result<Costs, Failure> {
+    let job = |cells| label::Job {
+        params: Params {
+            backend: Backend::Clear,
+            bits: 64,
+            neighbours: params.neighbours.min(NEIGHBOURS),
+            trust: Trust::SemiHonest,
+            min_clients: 3,
+            ..*params
+        },
+        cells,
+        probes: 2,
+        cells_epsilon: *label::cells::EPSILON.end(),
+        ..label::Job::default()
+    };
+    let mut samples = Samples::default();
+    for (cells, rows) in [
+        (2, [400, 800, 1600]),
+        (4, [1200, 1200, 2400]),
+        (12, [3000, 6000, 3000]),
+        (5, [1000, 4000, 500]),
+    ] {
+        samples.run(&job(cells), &rows, features, REPEATS)?;
+    }
+    Ok(samples.costs())
+}
+
 impl Samples {
     /// Runs label propagation with so many rows of each client, and adds what it took.
     fn run(
         &mut self,
-        params: &Params,
+        job: &label::Job,
         rows: &[usize],
         features: usize,
         repeats: usize,
     ) -> Result<(), Failure> {
         let (clients, shape) = clouds::deal_unevenly(rows, features).map_err(Failure::data)?;
+        let params = &job.params;
+        let shape = shape.of(job, features).map_err(Failure::data)?;
         let group = Group::new(params.trust, rows.len());
         for _ in 0..repeats {
-            let job = label::Job {
-                params: *params,
-                ..label::Job::default()
-            };
+            let job = job.clone();
             // As on a network, each client hashes its own rows.
             let seed = Seed::from_bytes([1; 32]);
             let mut simulation = label::simulation(job, clients.iter().cloned(), seed)?;

@@ -40,6 +40,8 @@ pub(super) struct Choice {
     /// The client that sends, receives or computes the most.
     pub client: Party,
     pub server: Party,
+    /// Whether all cells are taken to have the same number of rows.
+    pub cells_are_even: bool,
     /// What a server and a client together learn that people must not miss.
     pub warning: Option<String>,
     /// Seconds in which the server computes, or the clients of a session side by side.
@@ -54,6 +56,7 @@ impl Choice {
             withstands_collusion: None,
             client: Party::default(),
             server: Party::default(),
+            cells_are_even: false,
             warning: None,
             computing: 0.0,
             sessions,
@@ -112,20 +115,19 @@ impl Choice {
             return Err(Failure::usage("label needs --classes"));
         };
         let params = &job.params;
-        let shape = Shape {
-            rows: rows.to_vec(),
-            classes,
-        };
+        let shape = Shape::new(rows.to_vec(), classes).of(job, features);
+        let shape = shape.map_err(|why| Failure::usage(format!("cells: {why}")))?;
         let mut choice = Self::new(
             params.backend.to_string(),
             sessions::label(job, &shape, features),
         )
         .with_backend(params.backend)
         .with_memory(&work::memory(params, &shape, features));
+        choice.cells_are_even = shape.slots.is_some();
         let most = rows.iter().map(|(rows, _)| *rows).max();
         choice.warning = label::rows_warning(most.unwrap_or(0), features);
         if let Some(calibration) = calibration {
-            let costs = calibration.label(params, features)?;
+            let costs = calibration.label(params, &shape, features)?;
             let group = Group::new(params.trust, rows.len());
             choice.computes_label(&costs, params, &shape, &group, 1.0, 1.0);
             if job.standardise {
@@ -204,10 +206,7 @@ impl Choice {
         let sampled = ((share * rows.len() as f64).round() as usize).clamp(1, rows.len());
         let bytes = 4 * job.parameters;
         let mut memory = sum::memory(sampled, bytes);
-        let shape = Shape {
-            rows: rows[..sampled].to_vec(),
-            classes: job.classes,
-        };
+        let shape = Shape::new(rows[..sampled].to_vec(), job.classes);
         // Embeddings of so many values are what is propagated over.
         let width = job.features.min(128);
         let name = if is_joint {
@@ -241,7 +240,7 @@ impl Choice {
             let rounds = f64::from(job.label_rounds) + f64::from(job.rounds);
             choice.computes_sum(&sums, &group, bytes as f64, rounds, share);
             if is_joint {
-                let costs = calibration.label(params, width)?;
+                let costs = calibration.label(params, &shape, width)?;
                 let rounds = job.rounds.into();
                 choice.computes_label(&costs, params, &shape, &group, rounds, share);
             }

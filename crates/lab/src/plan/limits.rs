@@ -32,12 +32,6 @@ pub(super) fn check(plan: &Plan, case: &Case) -> Result<(), Failure> {
     match &case.job {
         Planned::Label(job) => {
             within("--features", plan.features, FEATURES)?;
-            if job.cells > 0 {
-                return Err(Failure::usage(
-                    "cells: how many rows share a cell depends on the rows, so no plan says what \
-                     a run costs; leave cells out to plan a run that compares all rows",
-                ));
-            }
             if job.standardise && case.clients > SCALED {
                 return Err(Failure::usage(format!(
                     "standardise: at most {SCALED} clients are possible"

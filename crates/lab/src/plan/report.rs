@@ -27,9 +27,11 @@ struct Way {
     rounds_are_exact: bool,
     /// Whether bytes are the most that a run can take.
     bytes_are_bounds: bool,
-    /// Whether bytes are those that are expected, because clients are drawn for each round. If they
-    /// are neither, they are exact.
+    /// Whether bytes are those that are expected, because clients are drawn for each round.
     bytes_are_expected: bool,
+    /// Whether all cells are taken to have the same number of rows. If bytes are none of these
+    /// three, they are exact.
+    cells_are_even: bool,
     /// What the server alone learns of distances.
     server_learns: Option<&'static str>,
     /// Whether distances are all that a server and clients together learn about codes.
@@ -67,6 +69,7 @@ impl Report {
                 rounds_are_exact,
                 bytes_are_bounds: choice.is_bound(),
                 bytes_are_expected: choice.is_expected(),
+                cells_are_even: choice.cells_are_even,
                 warning: choice.warning.clone(),
                 over: links.iter().map(over).collect(),
                 name: choice.name,
@@ -143,6 +146,11 @@ impl Report {
                 "bytes are those that are expected; clients are drawn for each round\n",
             ),
             (
+                self.ways.iter().any(|way| way.cells_are_even),
+                "all cells are taken to have the same number of rows; in runs they differ, and \
+                 more pairs are compared\n",
+            ),
+            (
                 self.application == "train" || self.application == "cotrain",
                 "what learning itself computes is not in the times\n",
             ),
@@ -169,7 +177,8 @@ impl Way {
     }
 
     fn line(&self, party: Party) -> [String; 5] {
-        let most = match (self.bytes_are_bounds, self.bytes_are_expected) {
+        let is_about = self.bytes_are_expected || self.cells_are_even;
+        let most = match (self.bytes_are_bounds, is_about) {
             (true, _) => "at most ",
             (false, true) => "about ",
             (false, false) => "",

@@ -16,37 +16,53 @@ pub(crate) fn width(bits: usize) -> usize {
     (usize::BITS - bits.leading_zeros()) as usize
 }
 
-/// The messages that bring the server the distances between rows of different clients.
-pub(super) fn distances(book: &mut Book<'_>, params: &Params, rows: &[(usize, usize)]) {
-    let clients = rows.iter().enumerate();
-    let owners: Vec<Owner> = clients
-        .map(|(place, (rows, _))| (PartyId::client(place), *rows))
-        .collect();
+/// The messages that bring the server the distances between rows of different clients, in each
+/// cell. Without cells there is one, with all rows.
+pub(super) fn distances(book: &mut Book<'_>, params: &Params, cells: &[Vec<usize>]) {
     match params.backend {
         Backend::Clear | Backend::Sketch => {
-            for (me, rows) in owners {
-                book.words(
-                    (me, SERVER, phases::DISTANCES),
-                    rows,
-                    params.bits.div_ceil(8),
-                );
+            let clients = cells.first().map_or(0, Vec::len);
+            for place in 0..clients {
+                let rows = cells.iter().map(|rows| rows[place]).sum();
+                let link = (PartyId::client(place), SERVER, phases::DISTANCES);
+                book.words(link, rows, params.bits.div_ceil(8));
             }
-            return;
         }
-        Backend::Psm => return psm(book, params.bits, &owners),
-        Backend::Lwe => lwe(book, params.bits, &owners),
-        _ => {
-            for (place, first) in owners.iter().enumerate() {
-                for second in &owners[place + 1..] {
-                    if first.1 * second.1 > 0 {
-                        pair(book, params, owners.len(), *first, *second);
-                    }
+        Backend::Psm => {
+            cells
+                .iter()
+                .for_each(|rows| psm(book, params.bits, &owners(rows)));
+            let all = owners(cells.first().map_or(&[], Vec::as_slice));
+            for (me, _) in &all {
+                book.many((SERVER, *me, phases::DISTANCES), 4 * all.len(), 2);
+            }
+        }
+        _ => cells
+            .iter()
+            .for_each(|rows| pairs(book, params, &owners(rows))),
+    }
+}
+
+fn owners(rows: &[usize]) -> Vec<Owner> {
+    let clients = (0..rows.len()).map(PartyId::client);
+    clients.zip(rows.iter().copied()).collect()
+}
+
+/// A run of a backend between pairs of clients.
+fn pairs(book: &mut Book<'_>, params: &Params, owners: &[Owner]) {
+    if params.backend == Backend::Lwe {
+        lwe(book, params.bits, owners);
+    } else {
+        for (place, first) in owners.iter().enumerate() {
+            for second in &owners[place + 1..] {
+                if first.1 * second.1 > 0 {
+                    pair(book, params, owners.len(), *first, *second);
                 }
             }
         }
     }
     for (me, _) in owners {
-        book.add((me, SERVER, phases::DISTANCES), 4 + SEAL);
+        book.add((*me, SERVER, phases::DISTANCES), 4 + SEAL);
     }
 }
 
@@ -77,9 +93,6 @@ fn psm(book: &mut Book<'_>, bits: usize, owners: &[Owner]) {
                     book.many(up, (w * a * b).div_ceil(8) + SEAL, wide * high);
                 }
             }
-        }
-        for _ in 0..2 {
-            book.add((SERVER, *me, phases::DISTANCES), 4 * owners.len());
         }
     }
 }

@@ -1,15 +1,11 @@
 //! A graph network over clients.
 
 use undertone_fedgraph::{Cut, FEATURES, Graph, Job, PREDICTION, Predict, SOFT_VOTE, TRAINING};
-use undertone_party::frame::TILE_BYTES;
 use undertone_party::{PartyId, Phase};
 use undertone_sum::Trust;
 
 use super::sum::{SEALED, setup};
 use super::{Book, Link, SERVER, Take};
-
-/// Bytes of the number of a sum.
-const NUMBER: usize = 5;
 
 /// The public shape of a run from which nobody drops out.
 #[derive(Debug, Clone)]
@@ -41,13 +37,6 @@ impl GraphShape {
 }
 
 impl Book<'_> {
-    /// Words of a sum. An array without words has no message.
-    fn numbered(&mut self, link: Link, count: usize, each: usize) {
-        if count > 0 {
-            self.tiles(link, count, each, (TILE_BYTES / each * each, NUMBER));
-        }
-    }
-
     fn floats(&mut self, link: Link, count: usize) {
         if count > 0 {
             self.words(link, count, 4);

@@ -1,11 +1,12 @@
 //! Label propagation.
 
 use undertone_hamming::Backend;
-use undertone_label::{Params, Variant, phases};
-use undertone_party::PartyId;
+use undertone_label::{Job, Params, Variant, phases};
 use undertone_party::frame::TILE_BYTES;
+use undertone_party::{Abort, PartyId};
 use undertone_sum::{UNMASK, UPLOAD};
 
+use super::cells::{Slots, cells};
 use super::garble::{batches, checked_transfers};
 use super::sum::{Group, SEALED, setup};
 use super::{Book, SERVER, Take, distances};
@@ -17,9 +18,39 @@ pub struct Shape {
     pub rows: Vec<(usize, usize)>,
     /// Number of classes.
     pub classes: usize,
+    /// The cells within which rows are compared, if there are any.
+    pub slots: Option<Slots>,
 }
 
 impl Shape {
+    /// Clients with such rows, all of which are compared.
+    pub fn new(rows: Vec<(usize, usize)>, classes: usize) -> Self {
+        Self {
+            rows,
+            classes,
+            slots: None,
+        }
+    }
+
+    /// The same in a run of `job` over rows of so many features. If it has cells, all are taken to
+    /// have the same number of rows.
+    ///
+    /// # Errors
+    /// [`Abort::Misuse`] when there are too few rows for the cells, or for the noise.
+    pub fn of(self, job: &Job, features: usize) -> Result<Self, Abort> {
+        let cells = job.agreed().cells;
+        let slots = cells.map(|cells| Slots::even(&cells, &self.all(), features));
+        Ok(Self {
+            slots: slots.transpose()?,
+            ..self
+        })
+    }
+
+    /// The rows of each client, labelled or not.
+    pub fn all(&self) -> Vec<usize> {
+        self.rows.iter().map(|(rows, _)| *rows).collect()
+    }
+
     /// Rows without a label.
     pub fn unlabelled(&self) -> usize {
         let each = self.rows.iter().map(|(rows, labelled)| rows - labelled);
@@ -31,11 +62,14 @@ impl Shape {
 pub fn label<'a>(params: &Params, shape: &Shape, take: &'a mut Take<'a>) {
     let book = &mut Book::new(take);
     let clients = shape.rows.len();
-    let sealed = match params.backend {
-        Backend::Clear => 0,
+    let sealed = match (params.backend, &shape.slots) {
+        (Backend::Clear, None) => 0,
         _ => SEALED,
     };
     setup(book, &vec![60; clients], params.trust, sealed);
+    if let Some(slots) = &shape.slots {
+        cells(book, slots, shape.all().into_iter());
+    }
     for (me, (rows, labelled)) in (0..clients).map(PartyId::client).zip(&shape.rows) {
         // 128 points; then a reply, and 32 trees of four levels with their checks.
         book.add((SERVER, me, phases::OFFLINE), 128 * 64);
@@ -45,7 +79,13 @@ pub fn label<'a>(params: &Params, shape: &Shape, take: &'a mut Take<'a>) {
         let near = params.neighbours.min(rows.saturating_sub(1));
         book.words((me, SERVER, phases::DISTANCES), *rows, 1 + 6 * near);
     }
-    distances::distances(book, params, &shape.rows);
+    match &shape.slots {
+        None => distances::distances(book, params, &[shape.all()]),
+        Some(slots) => {
+            let each: Vec<_> = (0..slots.cells()).map(|cell| slots.of(cell)).collect();
+            distances::distances(book, params, &each);
+        }
+    }
     let group = Group::new(params.trust, clients);
     for (me, (rows, labelled)) in (0..clients).map(PartyId::client).zip(&shape.rows) {
         influence_and_labels(

@@ -4,6 +4,7 @@
 //! Each function calls `take` with the messages of a session from which nobody drops out. Nothing
 //! of the engine uses them: tests compare them with what parties send.
 
+mod cells;
 mod cotrain;
 pub(crate) mod distances;
 pub(crate) mod fedgraph;
@@ -18,6 +19,7 @@ mod train;
 use undertone_party::frame::TILE_BYTES;
 use undertone_party::{PartyId, Phase};
 
+pub use cells::Slots;
 pub use cotrain::{Cotraining, cotraining};
 pub use fedgraph::{GraphShape, fedgraph, graph_rounds};
 pub use garble::{BATCH, garbling};
@@ -32,6 +34,9 @@ const SERVER: PartyId = PartyId::SERVER;
 
 /// Bytes that a seal adds.
 const SEAL: usize = undertone_setup::seal::TAG_LEN;
+
+/// Bytes of the number of a sum.
+const NUMBER: usize = 5;
 
 /// Messages of the same length on the same link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,6 +99,13 @@ impl<'a> Book<'a> {
         self.many(link, most * each + more, count / most);
         if !count.is_multiple_of(most) || count == 0 {
             self.add(link, count % most * each + more);
+        }
+    }
+
+    /// Adds words of a sum. An array without words has no message.
+    fn numbered(&mut self, link: Link, count: usize, each: usize) {
+        if count > 0 {
+            self.tiles(link, count, each, (TILE_BYTES / each * each, NUMBER));
         }
     }
 

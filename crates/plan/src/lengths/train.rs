@@ -54,10 +54,7 @@ pub fn training<'a>(
                 Variant::Balanced if is_free => Variant::Counted,
                 other => other,
             };
-            let shape = Shape {
-                rows: rows.to_vec(),
-                classes: job.classes,
-            };
+            let shape = Shape::new(rows.to_vec(), job.classes);
             let params = undertone_label::Params { variant, ..*params };
             label(&params, &shape, named);
         }

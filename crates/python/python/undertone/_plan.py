@@ -43,8 +43,10 @@ class PlanWay:
     bytes_are_bounds: bool
     """Whether bytes are the most that a run can take."""
     bytes_are_expected: bool
-    """Whether bytes are those that are expected, because clients are drawn for each round. If they
-    are neither, they are exact."""
+    """Whether bytes are those that are expected, because clients are drawn for each round."""
+    cells_are_even: bool
+    """Whether all cells are taken to have the same number of rows. If bytes are none of these
+    three, they are exact."""
     server_learns: str | None
     """What the server alone learns of distances."""
     withstands_collusion: bool | None

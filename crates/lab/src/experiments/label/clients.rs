@@ -41,10 +41,7 @@ pub(super) fn run(options: &Label, show: Show) -> Result<(), Failure> {
         clients.push((input.data.rows, labelling));
     }
     let count = |(rows, labels): &(Rows, Labelling)| (rows.len(), labels.labelled().count());
-    let shape = Shape {
-        rows: clients.iter().map(count).collect(),
-        classes: classes.count,
-    };
+    let shape = Shape::new(clients.iter().map(count).collect(), classes.count);
     let features = clients.first().and_then(|(rows, _)| rows.features());
     announce(&job, &shape, features.unwrap_or(1), 1, show);
     let bar = output::progress(1, show);

@@ -34,10 +34,10 @@ pub(super) fn run(options: &Label, file: &Path, show: Show) -> Result<(), Failur
     }
 
     let rows = experiment.labels.len() / experiment.clients;
-    let shape = Shape {
-        rows: vec![(rows, kept(rows, experiment.labelled)); experiment.clients],
-        classes: experiment.classes,
-    };
+    let shape = Shape::new(
+        vec![(rows, kept(rows, experiment.labelled)); experiment.clients],
+        experiment.classes,
+    );
     announce(&experiment.job, &shape, about.features.max(1), runs, show);
 
     let Trials {
