@@ -259,19 +259,28 @@ impl Process {
     /// When it cannot be waited for, or was ended ([`Process::end`]).
     pub fn wait(&self) -> io::Result<ExitStatus> {
         loop {
-            let mut registry = registry();
-            let status = match registry.leftovers.get_mut(&self.id) {
-                Some(Leftover::Process(child) | Leftover::Group(child)) => child.try_wait()?,
-                _ => return Err(io::ErrorKind::NotFound.into()),
-            };
-            if let Some(status) = status {
-                // Later the number of its group may be that of other processes.
-                registry.end(self.id);
+            if let Some(status) = self.ended()? {
                 return Ok(status);
             }
-            drop(registry);
             std::thread::sleep(POLL);
         }
+    }
+
+    /// How the process ended, if it has. It is then no longer known.
+    ///
+    /// # Errors
+    /// As [`Process::wait`].
+    pub fn ended(&self) -> io::Result<Option<ExitStatus>> {
+        let mut registry = registry();
+        let status = match registry.leftovers.get_mut(&self.id) {
+            Some(Leftover::Process(child) | Leftover::Group(child)) => child.try_wait()?,
+            _ => return Err(io::ErrorKind::NotFound.into()),
+        };
+        if status.is_some() {
+            // Later the number of its group may be that of other processes.
+            registry.end(self.id);
+        }
+        Ok(status)
     }
 
     /// Ends the process, if it has not ended.

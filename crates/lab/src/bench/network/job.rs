@@ -3,10 +3,11 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::process::Stdio;
+use std::time::Duration;
 
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
-use undertone::node::client::Config;
+use undertone::node::client::{Config, JoinError};
 use undertone::node::roster::Roster;
 use undertone::node::status::JobReport;
 use undertone::setup::identity::Identity;
@@ -17,6 +18,9 @@ use crate::bench::link::{self, Link};
 use crate::interrupt::Process;
 use crate::keys::Keys;
 use crate::{Failure, connections, ports, program};
+
+/// The interval at which it is checked whether processes have ended.
+const POLL: Duration = Duration::from_millis(20);
 
 /// Writes new keys, new records and the job into `folder`: the records of one job would refuse the
 /// same data in the next.
@@ -97,15 +101,9 @@ pub(super) fn run(
     }
     let others = (processes..clients).map(|client| Ok((client, way(link)?)));
     let others = others.collect::<Result<Vec<_>, Failure>>()?;
-    join(folder, trial, &runtime, others)?;
-    for process in own {
-        if !process.wait().map_err(broken)?.success() {
-            return Err(broken("a client failed"));
-        }
-    }
-    if !server.wait().map_err(broken)?.success() {
-        return Err(broken("the server failed"));
-    }
+    let joining = join(folder, trial, &runtime, others)?;
+    own.push(server);
+    finish(&runtime, own, joining)?;
     runtime.shutdown_background();
     let report = std::fs::read_dir(&reports)
         .map_err(broken)?
@@ -116,21 +114,23 @@ pub(super) fn run(
     serde_json::from_str(&text).map_err(broken)
 }
 
-/// Takes part in this process, as each client of `clients` at its server's address, and waits for
-/// all of them.
+/// Clients that take part in this process, each with its number.
+type Tasks = JoinSet<(usize, Result<(), JoinError>)>;
+
+/// Takes part in this process, as each client of `clients` at its server's address.
 fn join(
     folder: &Path,
     trial: &Trial,
     runtime: &Runtime,
     clients: Vec<(usize, SocketAddr)>,
-) -> Result<(), Failure> {
+) -> Result<Tasks, Failure> {
     if clients.is_empty() {
-        return Ok(());
+        return Ok(Tasks::new());
     }
     let read = |name: &str| std::fs::read_to_string(folder.join("keys").join(name));
     let roster = read("roster.toml").map_err(broken)?;
     let roster = Roster::parse(&roster).map_err(broken)?;
-    let mut tasks = JoinSet::new();
+    let mut tasks = Tasks::new();
     for (client, server) in clients {
         let name = roster.entries()[client].name.clone();
         let key = read(&format!("client-{client}/client.key")).map_err(broken)?;
@@ -144,10 +144,69 @@ fn join(
         let joining = async move { (client, joining.await) };
         tasks.spawn_on(joining, runtime.handle());
     }
-    // The first that fails ends the others.
-    while let Some(ended) = runtime.block_on(tasks.join_next()) {
-        let (client, joined) = ended.map_err(broken)?;
-        joined.map_err(|error| broken(format!("client {client}: {error}")))?;
+    Ok(tasks)
+}
+
+/// Waits for the end of all clients and of the server. The first that fails ends the others.
+fn finish(
+    runtime: &Runtime,
+    mut processes: Vec<Process>,
+    mut joining: Tasks,
+) -> Result<(), Failure> {
+    // Without clients here a timer waits.
+    let next = |joining: &mut Tasks| {
+        runtime.block_on(async {
+            tokio::select! {
+                Some(ended) = joining.join_next() => Some(ended),
+                () = tokio::time::sleep(POLL) => None,
+            }
+        })
+    };
+    while !processes.is_empty() || !joining.is_empty() {
+        if let Some(ended) = next(&mut joining) {
+            let (client, joined) = ended.map_err(broken)?;
+            joined.map_err(|error| broken(format!("client {client}: {error}")))?;
+        }
+        let mut left = Vec::new();
+        for process in processes {
+            match process.ended().map_err(broken)? {
+                None => left.push(process),
+                Some(status) if status.success() => {}
+                Some(_) => return Err(broken("a client or the server failed; it says why above")),
+            }
+        }
+        processes = left;
     }
     Ok(())
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    fn start(program: &str, argument: &str) -> Process {
+        Process::start(Command::new(program).arg(argument)).unwrap()
+    }
+
+    #[test]
+    fn the_first_that_fails_ends_the_others() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let waits = || {
+            let mut tasks = Tasks::new();
+            tasks.spawn_on(std::future::pending(), runtime.handle());
+            tasks
+        };
+        let processes = vec![start("sleep", "600"), start("test", "")];
+        assert!(finish(&runtime, processes, waits()).is_err());
+        let mut failing = waits();
+        let failed = async { (7, Err(JoinError::Stopped)) };
+        failing.spawn_on(failed, runtime.handle());
+        let error = finish(&runtime, vec![start("sleep", "600")], failing).unwrap_err();
+        assert!(error.message.contains("client 7"), "{error:?}");
+        finish(&runtime, vec![start("test", "-n")], Tasks::new()).unwrap();
+    }
 }
