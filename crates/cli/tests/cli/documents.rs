@@ -39,6 +39,8 @@ case "$1 $2" in
   "bench clients") set -- "${@/200,1000/3,5}"; less=(--rows 20) ;;
   "bench pipeline") less=(--repeat 1 --rows 300 --labelled 30) ;;
   "bench sums") less=(--repeat 1 --entries 1000) ;;
+  "bench pairs") less=(--rows 72 --features 64); has --repeat || less+=(--repeat 1) ;;
+  "bench graph") less=(--steps 3) ;;
   "bench ot") less=(--repeat 1 --count 2^16) ;;
   "bench paillier") less=(--repeat 1 --batch 8) ;;
   "bench label-privacy") set -- "${@/#100/1}"; less=(--bits 256) ;;
@@ -46,10 +48,12 @@ case "$1 $2" in
     # More repetitions than a record allows jobs.
     set -- "${@/digits/wine}"; less=(--repeat 1)
     if has psm; then less=(--repeat 4); fi
+    if has phe; then less+=(--key-bits 2048); fi
+    set -- "${@/1000000/10000}"
     if has --only-network; then set -- "${@/#[0-9]*00/5}"; set -- "${@/#20/3}"; less=(); fi
     if has --bits; then :; elif has --values; then less=(--repeat 2); else less+=(--bits 256); fi ;;
   plan*) less=(--no-times) ;;
-  sum*) set -- "${@/1000000/1000}" ;; # its output is compared elsewhere, in full
+  sum*) set -- "${@/100000/1000}" ;; # its output is compared elsewhere, in full
   record*|join*) less=(--accept volatile-record) ;;
   label*) has --runs || has --client || less=(--runs 1) ;;
   serve*) less=(--listen "127.0.0.1:$UNDERTONE_PORT") ;;

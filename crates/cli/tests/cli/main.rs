@@ -95,7 +95,7 @@ fn what_the_documents_show_is_what_is_printed() {
     for (command, documents) in [
         ("label data/digits.npz", &["README.md", "docs/guide.md"][..]),
         (
-            "sum --clients 100 --entries 1000000 --drop 0.1",
+            "sum --clients 100 --entries 100000 --drop 0.1",
             &["docs/embedding.md"],
         ),
     ] {

@@ -43,7 +43,7 @@ impl Process {
 pub(crate) const LONG: Duration = Duration::from_secs(300);
 
 /// A job that takes a while.
-pub(crate) const LONG_JOB: &str = "backend = \"psm\"\nbits = 65535";
+pub(crate) const LONG_JOB: &str = "backend = \"psm\"\nbits = 32768";
 
 /// What a client says that agrees to it.
 pub(crate) const AGREE: [&str; 4] = ["--accept", "max_bits=65535", "--backends", "psm"];
@@ -254,7 +254,7 @@ fn a_server_that_is_killed_and_started_again() {
     let mut second = trial.serve("serve", &["--jobs", "1"]);
     trial.come_home(&mut clients);
     assert_eq!(second.ends(LONG), Some(0));
-    for (client, expected) in trial.in_one_process("psm", "65535").iter().enumerate() {
+    for (client, expected) in trial.in_one_process("psm", "32768").iter().enumerate() {
         assert_eq!(&trial.labels(client), expected, "client {client}");
     }
     let mine: Value = serde_json::from_str(&trial.text("join-0.out")).unwrap();

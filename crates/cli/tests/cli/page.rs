@@ -394,7 +394,7 @@ fn the_status_page_shows_why_a_client_declined() {
     assert_eq!(trial.join(1, &[]).ends(LONG), Some(77));
     let client = "#clients tr[data-name=client-1][data-state=declined] td.words";
     browser.shows(&format!("{client} span"), "declined");
-    let why = "the job has codes of 65535 bits, this client allows at most 16384 (term max_bits)";
+    let why = "the job has codes of 32768 bits, this client allows at most 16384 (term max_bits)";
     browser.begins(&format!("{client} small"), why);
     browser
         .until("return document.querySelector('#state').innerText.includes('client-1 (declined)')");
