@@ -1,7 +1,7 @@
 //! Label propagation: rounds, memory, and what there is to compute.
 
 use undertone_hamming::Backend;
-use undertone_label::cells::{PHASE, ROUNDS};
+use undertone_label::cells::ROUNDS;
 use undertone_label::{Params, Variant, phases};
 use undertone_lwe::Params as Class;
 use undertone_sum::{KEYS, SHARES, Trust, UNMASK, UPLOAD};
@@ -13,11 +13,12 @@ use crate::run::{Memory, Rounds, Work};
 /// Key messages that are on their way to an evaluator of `lwe`, by their bytes.
 const KEYS_AHEAD: usize = 4 << 20;
 
-/// The rows of each client that are compared: those of each cell, or all at once.
-pub fn compared(shape: &Shape) -> Vec<Vec<usize>> {
+/// The rows of each client that are compared with each other, in each cell or all at once, and how
+/// often such rows are compared.
+pub fn compared(shape: &Shape) -> Vec<(Vec<usize>, usize)> {
     match &shape.slots {
-        None => vec![shape.all()],
-        Some(slots) => (0..slots.cells()).map(|cell| slots.of(cell)).collect(),
+        None => vec![(shape.all(), 1)],
+        Some(slots) => slots.cells.clone(),
     }
 }
 
@@ -25,7 +26,9 @@ pub fn compared(shape: &Shape) -> Vec<Vec<usize>> {
 /// meet: the number is then close, but no promise.
 pub fn rounds(params: &Params, shape: &Shape) -> Rounds {
     let each = compared(shape).into_iter();
-    let between: usize = each.map(|rows| rounds_between(params, &rows)).sum();
+    let between: usize = each
+        .map(|(rows, count)| count * rounds_between(params, &rows))
+        .sum();
     let classes = if shape.classes > 2 { 2 } else { 0 };
     let signed = match params.trust {
         Trust::SemiHonest => 0,
@@ -106,10 +109,18 @@ pub fn memory(params: &Params, shape: &Shape, features: usize) -> Memory {
     let near = 12 * n * params.neighbours;
     // Cells are compared one after the other.
     let cells = compared(shape);
-    let largest = cells.iter().max_by_key(|rows| rows.iter().sum::<usize>());
-    let largest = largest.map_or(&[][..], Vec::as_slice);
+    let largest = cells
+        .iter()
+        .max_by_key(|(rows, _)| rows.iter().sum::<usize>());
+    let largest = largest.map_or(&[][..], |(rows, _)| rows);
     let slots = shape.slots.as_ref().map_or(all.clone(), Slots::totals);
     let together: usize = slots.iter().sum();
+    // The row of each slot, and the sizes of all clients' cells.
+    let slots_of = |place: usize| shape.slots.as_ref().map_or(0, |_| 8 * slots[place]);
+    let sizes = shape
+        .slots
+        .as_ref()
+        .map_or(0, |own| 16 * clients * own.count());
     let server = match params.backend {
         Backend::Clear | Backend::Sketch => together * code,
         Backend::Psm => 2 * largest.iter().sum::<usize>() * params.bits,
@@ -121,14 +132,24 @@ pub fn memory(params: &Params, shape: &Shape, features: usize) -> Memory {
             None => 2 * rows,
             Some(_) => 2 * rows + slots[place],
         };
-        let own = rows * 8 * features + copies * code + 2 * scores + 4 * u * labelled.min(16);
-        let centres = shape.slots.as_ref().map_or(0, |slots| {
-            4 * 8 * slots.cells() * slots.features + 6 * slots.probes * rows
+        let input = rows * 8 * features;
+        let propagation = copies * code
+            + 2 * scores
+            + 4 * u * labelled.min(16)
+            + memory_of_backend(params, largest, place);
+        // Unit rows and centres are gone before there are codes.
+        let learning = shape.slots.as_ref().map_or(0, |own| {
+            input + 4 * 8 * own.count() * own.features + 6 * own.probes * rows
         });
-        own + centres + memory_of_backend(params, largest, place)
+        input + propagation.max(learning) + slots_of(place) + sizes
     };
     Memory {
-        server: server + 2 * near + 2 * scores + columns + 4 * (together - n),
+        server: server
+            + 2 * near
+            + 2 * scores
+            + columns
+            + (0..clients).map(slots_of).sum::<usize>()
+            + sizes,
         clients: (0..clients).map(client).collect(),
     }
 }
@@ -163,19 +184,27 @@ fn memory_of_backend(params: &Params, rows: &[usize], place: usize) -> usize {
     }
 }
 
+/// How often clients begin to compare. Codes and sketches of all cells are one message.
+fn times(params: &Params, shape: &Shape) -> f64 {
+    match (params.backend, &shape.slots) {
+        (Backend::Clear | Backend::Sketch, _) | (_, None) => 1.0,
+        (_, Some(slots)) => slots.count() as f64,
+    }
+}
+
 /// What the server computes.
-pub fn server_work(shape: &Shape, group: &Group) -> Vec<Work> {
+pub fn server_work(params: &Params, shape: &Shape, group: &Group) -> Vec<Work> {
     let p = shape.rows.len();
     let n = shape.all().iter().sum::<usize>() as f64;
     // In cells each slot counts as a row.
-    let (mut cells, mut slots, mut apart) = (0.0, 0.0, 0.0);
-    for rows in compared(shape) {
-        let all = rows.iter().sum::<usize>() as f64;
+    let (mut slots, mut apart) = (0.0, 0.0);
+    for (rows, count) in compared(shape) {
+        let (all, count) = (rows.iter().sum::<usize>() as f64, count as f64);
         let squares: f64 = rows.iter().map(|rows| (*rows as f64).powi(2)).sum();
-        cells += 1.0;
-        slots += all;
-        apart += (all * all - squares) / 2.0;
+        slots += count * all;
+        apart += count * (all * all - squares) / 2.0;
     }
+    let times = times(params, shape);
     let labelled: usize = shape.rows.iter().map(|(_, labelled)| *labelled).sum();
     let (l, u, p, k) = (
         labelled as f64,
@@ -190,7 +219,7 @@ pub fn server_work(shape: &Shape, group: &Group) -> Vec<Work> {
         Work::new(phases::OFFLINE, [p, l * f64::from(depth)]),
         Work::new(
             phases::DISTANCES,
-            [cells, cells * p * p, slots, slots * p, apart],
+            [times, times * p * p, slots, slots * p, apart],
         ),
         Work::new(phases::GRAPH, [n]),
         Work::new(phases::INFLUENCE, [n, l * n, l * u, n * n.sqrt()]),
@@ -200,9 +229,9 @@ pub fn server_work(shape: &Shape, group: &Group) -> Vec<Work> {
         Work::new(UNMASK, [p * k, words]),
     ];
     if let Some(slots) = &shape.slots {
-        let words = (slots.cells() * slots.features) as f64;
+        let words = (slots.count() * slots.features) as f64;
         let named = slots.probes as f64 * n;
-        all.push(Work::new(PHASE, [1.0, p * words, named]));
+        all.push(Work::new(phases::CELLS, [1.0, p * words, named]));
     }
     all
 }
@@ -221,24 +250,25 @@ pub fn client_work(params: &Params, shape: &Shape, group: &Group, place: usize) 
     // Pairs in which it has more rows, and those in which it has fewer: the two roles of the
     // backends between clients.
     let mut pairs = [[0.0; 2]; 2];
-    let mut compares = [0.0; 7];
-    for rows in compared(shape) {
-        let m = rows[place] as f64;
+    // Its own rows it compares all at once.
+    let mut compares = [times(params, shape), m, m * m, 0.0, 0.0, 0.0, 0.0];
+    for (rows, count) in compared(shape) {
+        let (own, count) = (rows[place] as f64, count as f64);
         let mut roles = [0.0; 2];
         for (other, theirs) in rows.iter().enumerate() {
             if other != place && theirs * rows[place] > 0 {
                 let role = usize::from((rows[place], other) < (*theirs, place));
-                pairs[role][0] += 1.0;
-                pairs[role][1] += rows[place].min(*theirs) as f64;
+                pairs[role][0] += count;
+                pairs[role][1] += count * rows[place].min(*theirs) as f64;
                 roles[role] += *theirs as f64;
             }
         }
         let [more, fewer] = roles;
-        let own = [1.0, m, m * m, more, m * more, fewer, m * fewer];
-        compares
+        let each = [more, own * more, fewer, own * fewer];
+        compares[3..]
             .iter_mut()
-            .zip(own)
-            .for_each(|(sum, own)| *sum += own);
+            .zip(each)
+            .for_each(|(sum, each)| *sum += count * each);
     }
     let [more, fewer] = pairs;
     let depth = shape.classes.next_power_of_two().ilog2();
@@ -260,9 +290,9 @@ pub fn client_work(params: &Params, shape: &Shape, group: &Group, place: usize) 
         Work::new(phases::LABELS, [1.0, own * classes]),
     ];
     if let Some(slots) = &shape.slots {
-        let words = (slots.cells() * slots.features) as f64;
+        let words = (slots.count() * slots.features) as f64;
         let named = slots.probes as f64 * m;
-        all.push(Work::new(PHASE, [1.0, words, m * words, named]));
+        all.push(Work::new(phases::CELLS, [1.0, words, m * words, named]));
     }
     all
 }

@@ -34,7 +34,10 @@ pub(crate) fn announce(job: &Job, shape: &Shape, features: usize, runs: u32, sho
     let params = &job.params;
     let compared: f64 = work::compared(shape)
         .iter()
-        .map(|rows| (rows.iter().sum::<usize>() as f64).powi(2) / 2.0)
+        .map(|(rows, count)| {
+            let all = rows.iter().sum::<usize>() as f64;
+            *count as f64 * all * all / 2.0
+        })
         .sum();
     let rough = f64::from(runs) * compared * params.bits as f64 * roughly(params.backend);
     if !show.details() || rough < LONG / 3.0 {
@@ -51,7 +54,7 @@ pub(crate) fn announce(job: &Job, shape: &Shape, features: usize, runs: u32, sho
         costs.seconds(Side::Client, &work)
     };
     let all: f64 = (0..shape.rows.len()).map(client).sum();
-    let all = all + costs.seconds(Side::Server, &work::server_work(shape, &group));
+    let all = all + costs.seconds(Side::Server, &work::server_work(params, shape, &group));
     say_long(f64::from(runs) * all, "a measurement of this machine", show);
 }
 

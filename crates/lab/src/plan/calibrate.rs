@@ -292,13 +292,13 @@ fn label(params: &Params, features: usize) -> Result<Costs, Failure> {
     Ok(samples.costs())
 }
 
-/// Runs whose cells are few: the smallest that the noise allows.
+/// Few cells, with enough rows for the noise. What follows them is as short as it can be.
 fn cells(params: &Params, features: usize) -> Result<Costs, Failure> {
     let job = |cells| label::Job {
         params: Params {
             backend: Backend::Clear,
             bits: 64,
-            neighbours: params.neighbours.min(NEIGHBOURS),
+            neighbours: 2,
             trust: Trust::SemiHonest,
             min_clients: 3,
             ..*params
@@ -310,10 +310,10 @@ fn cells(params: &Params, features: usize) -> Result<Costs, Failure> {
     };
     let mut samples = Samples::default();
     for (cells, rows) in [
-        (2, [400, 800, 1600]),
-        (4, [1200, 1200, 2400]),
-        (12, [3000, 6000, 3000]),
-        (5, [1000, 4000, 500]),
+        (2, [100, 300, 400]),
+        (4, [400, 400, 800]),
+        (12, [1000, 2000, 1800]),
+        (5, [500, 1200, 300]),
     ] {
         samples.run(&job(cells), &rows, features, REPEATS)?;
     }
@@ -353,7 +353,11 @@ impl Samples {
     ) {
         for (who, ledger) in ledgers {
             match who.index() {
-                None => self.add(Side::Server, work::server_work(shape, group), ledger),
+                None => self.add(
+                    Side::Server,
+                    work::server_work(params, shape, group),
+                    ledger,
+                ),
                 Some(place) => {
                     let work = work::client_work(params, shape, group, place);
                     self.add(Side::Client, work, ledger);

@@ -5,6 +5,7 @@ use undertone::hamming::Backend;
 use undertone::job::{Entries, Fault, Job, Known, settle};
 use undertone::node::deadlines;
 use undertone::node::roster::MAX_CLIENTS;
+use undertone::plan::lengths::Shape;
 use undertone::sum::Trust;
 use undertone::{cotrain, fedgraph, label, pssl, rounds, train};
 
@@ -183,14 +184,14 @@ impl Plan {
 
     /// The backends to compare: those of the option, or else the one that the job states, and of
     /// those that clients accept unless they say otherwise the ones that can run it.
-    fn backends(&self, case: &Case, own: &label::Params, rows: &[(usize, usize)]) -> Vec<Backend> {
+    fn backends(&self, case: &Case, own: &label::Params, shape: &Shape) -> Vec<Backend> {
         if !self.backends.is_empty() {
             return self.backends.clone();
         }
         let accepted = Backend::accepted();
         let can = |backend: Backend| {
             let params = label::Params { backend, ..*own };
-            limits::refused(&params, rows).is_none()
+            limits::refused(&params, shape).is_none()
         };
         let is_own = |one: Backend| case.has_backend && one == own.backend;
         let all = Backend::ALL.into_iter();
@@ -209,22 +210,26 @@ impl Plan {
         case: &Case,
         mut calibration: Option<&mut Calibration>,
     ) -> Result<Vec<Choice>, Failure> {
-        let checked =
-            |params: &label::Params, rows: &[(usize, usize)]| match limits::refused(params, rows) {
-                Some(why) => Err(Failure::usage(why)),
-                None => Ok(()),
-            };
+        let checked = |params: &label::Params, shape: &Shape| match limits::refused(params, shape) {
+            Some(why) => Err(Failure::usage(why)),
+            None => Ok(()),
+        };
         match &case.job {
             Planned::Label(job) => {
                 let rows = self.dealt(case)?;
                 let features = need(self.features, "--features", case.name())?;
+                let Some(classes) = job.classes else {
+                    return Err(Failure::usage("label needs --classes"));
+                };
+                let shape = Shape::new(rows, classes).of(job, features);
+                let shape = shape.map_err(|why| Failure::usage(format!("cells: {why}")))?;
                 let of = |backend| {
                     let mut job = job.clone();
                     job.params.backend = backend;
-                    checked(&job.params, &rows)?;
-                    Choice::label(&job, &rows, features, calibration.as_deref_mut())
+                    checked(&job.params, &shape)?;
+                    Choice::label(&job, &shape, features, calibration.as_deref_mut())
                 };
-                let backends = self.backends(case, &job.params, &rows);
+                let backends = self.backends(case, &job.params, &shape);
                 backends.into_iter().map(of).collect()
             }
             Planned::Train(job) => {
@@ -232,13 +237,14 @@ impl Plan {
                 if job.pseudo != train::PseudoLabels::Joint {
                     return Ok(vec![Choice::train(job, &rows, calibration)?]);
                 }
+                let shape = Shape::new(rows.clone(), job.classes);
                 let of = |backend| {
                     let mut job = job.clone();
                     job.propagation.backend = backend;
-                    checked(&job.propagation, &rows)?;
+                    checked(&job.propagation, &shape)?;
                     Choice::train(&job, &rows, calibration.as_deref_mut())
                 };
-                let backends = self.backends(case, &job.propagation, &rows);
+                let backends = self.backends(case, &job.propagation, &shape);
                 backends.into_iter().map(of).collect()
             }
             Planned::Sum(job) => {
@@ -266,7 +272,14 @@ impl Plan {
         Ok(match &case.job {
             Planned::Label(job) => {
                 let bits = job.params.bits;
-                format!("{clients} clients, {}; {bits} bits", labelled(rows()?))
+                let cells = match job.cells {
+                    0 => String::new(),
+                    cells => format!("; {cells} cells, {} of a row", job.probes),
+                };
+                format!(
+                    "{clients} clients, {}; {bits} bits{cells}",
+                    labelled(rows()?)
+                )
             }
             Planned::Train(job) => format!(
                 "{clients} clients, {}; {} parameters, {} + {} rounds",

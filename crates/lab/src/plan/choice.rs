@@ -104,32 +104,27 @@ impl Choice {
         self.computing += times * seconds;
     }
 
-    /// Label propagation between clients with these rows, and labelled ones.
+    /// Label propagation between clients with such rows.
     pub(super) fn label(
         job: &label::Job,
-        rows: &[(usize, usize)],
+        shape: &Shape,
         features: usize,
         calibration: Option<&mut Calibration>,
     ) -> Result<Self, Failure> {
-        let Some(classes) = job.classes else {
-            return Err(Failure::usage("label needs --classes"));
-        };
         let params = &job.params;
-        let shape = Shape::new(rows.to_vec(), classes).of(job, features);
-        let shape = shape.map_err(|why| Failure::usage(format!("cells: {why}")))?;
         let mut choice = Self::new(
             params.backend.to_string(),
-            sessions::label(job, &shape, features),
+            sessions::label(job, shape, features),
         )
         .with_backend(params.backend)
-        .with_memory(&work::memory(params, &shape, features));
+        .with_memory(&work::memory(params, shape, features));
         choice.cells_are_even = shape.slots.is_some();
-        let most = rows.iter().map(|(rows, _)| *rows).max();
+        let most = shape.all().into_iter().max();
         choice.warning = label::rows_warning(most.unwrap_or(0), features);
         if let Some(calibration) = calibration {
-            let costs = calibration.label(params, &shape, features)?;
-            let group = Group::new(params.trust, rows.len());
-            choice.computes_label(&costs, params, &shape, &group, 1.0, 1.0);
+            let costs = calibration.label(params, shape, features)?;
+            let group = Group::new(params.trust, shape.rows.len());
+            choice.computes_label(&costs, params, shape, &group, 1.0, 1.0);
             if job.standardise {
                 let sums = calibration.sum(&rounds::Job {
                     trust: params.trust,
@@ -152,7 +147,7 @@ impl Choice {
         times: f64,
         share: f64,
     ) {
-        let server = costs.seconds(Side::Server, &work::server_work(shape, group));
+        let server = costs.seconds(Side::Server, &work::server_work(params, shape, group));
         self.computes(Side::Server, server, times, share);
         // Clients differ by their roles in pairs; those at the ends of the order differ most.
         let places = [0, shape.rows.len() / 2, shape.rows.len() - 1];

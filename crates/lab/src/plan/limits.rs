@@ -5,6 +5,8 @@ use undertone::fedgraph;
 use undertone::hamming::{Backend, check_rows};
 use undertone::label::{self, Params};
 use undertone::party::PartyId;
+use undertone::plan::label::compared;
+use undertone::plan::lengths::Shape;
 use undertone::pssl;
 
 use super::Plan;
@@ -50,12 +52,12 @@ pub(super) fn check(plan: &Plan, case: &Case) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Why a run of label propagation with these parameters and rows is refused.
-pub(super) fn refused(params: &Params, rows: &[(usize, usize)]) -> Option<String> {
+/// Why a run of label propagation with these parameters and this shape is refused.
+pub(super) fn refused(params: &Params, shape: &Shape) -> Option<String> {
     if let Err(error) = params.check() {
         return Some(error.to_string());
     }
-    let all: usize = rows.iter().map(|(rows, _)| rows).sum();
+    let all: usize = shape.all().iter().sum();
     if all > label::MAX_ROWS {
         return Some(format!("--rows must be at most {}", label::MAX_ROWS));
     }
@@ -65,14 +67,23 @@ pub(super) fn refused(params: &Params, rows: &[(usize, usize)]) -> Option<String
             params.neighbours
         ));
     }
+    // In cells each is a run of its own.
+    let compared = compared(shape);
+    compared
+        .iter()
+        .find_map(|(rows, _)| refused_between(params, rows))
+}
+
+/// Why clients with so many rows each cannot compare them.
+fn refused_between(params: &Params, rows: &[usize]) -> Option<String> {
     let owners = rows.iter().enumerate();
     let owners: Vec<(PartyId, usize)> = owners
-        .map(|(place, (rows, _))| (PartyId::client(place), *rows))
+        .map(|(place, rows)| (PartyId::client(place), *rows))
         .collect();
     if let Err(error) = check_rows(params.backend, &owners) {
         return Some(error.to_string());
     }
-    let mut sorted: Vec<usize> = rows.iter().map(|(rows, _)| *rows).collect();
+    let mut sorted = rows.to_vec();
     sorted.sort_unstable();
     let [.., second, most] = sorted[..] else {
         return None;

@@ -16,30 +16,32 @@ pub(crate) fn width(bits: usize) -> usize {
     (usize::BITS - bits.leading_zeros()) as usize
 }
 
-/// The messages that bring the server the distances between rows of different clients, in each
-/// cell. Without cells there is one, with all rows.
-pub(super) fn distances(book: &mut Book<'_>, params: &Params, cells: &[Vec<usize>]) {
-    match params.backend {
-        Backend::Clear | Backend::Sketch => {
-            let clients = cells.first().map_or(0, Vec::len);
-            for place in 0..clients {
-                let rows = cells.iter().map(|rows| rows[place]).sum();
-                let link = (PartyId::client(place), SERVER, phases::DISTANCES);
-                book.words(link, rows, params.bits.div_ceil(8));
-            }
+/// The messages that bring the server the distances between rows of different clients. In each
+/// cell clients have so many rows; the second number is that of such cells. Without cells there is
+/// one, with all rows.
+pub(super) fn distances(book: &mut Book<'_>, params: &Params, cells: &[(Vec<usize>, usize)]) {
+    let clients = cells.first().map_or(0, |(rows, _)| rows.len());
+    if matches!(params.backend, Backend::Clear | Backend::Sketch) {
+        for place in 0..clients {
+            let rows = cells.iter().map(|(rows, count)| rows[place] * count).sum();
+            let link = (PartyId::client(place), SERVER, phases::DISTANCES);
+            book.words(link, rows, params.bits.div_ceil(8));
         }
-        Backend::Psm => {
-            cells
-                .iter()
-                .for_each(|rows| psm(book, params.bits, &owners(rows)));
-            let all = owners(cells.first().map_or(&[], Vec::as_slice));
-            for (me, _) in &all {
-                book.many((SERVER, *me, phases::DISTANCES), 4 * all.len(), 2);
-            }
+        return;
+    }
+    for (rows, count) in cells {
+        book.times = *count;
+        match params.backend {
+            Backend::Psm => psm(book, params.bits, &owners(rows)),
+            _ => pairs(book, params, &owners(rows)),
         }
-        _ => cells
-            .iter()
-            .for_each(|rows| pairs(book, params, &owners(rows))),
+    }
+    book.times = 1;
+    if params.backend == Backend::Psm {
+        for place in 0..clients {
+            let link = (SERVER, PartyId::client(place), phases::DISTANCES);
+            book.many(link, 4 * clients, 2);
+        }
     }
 }
 

@@ -68,7 +68,7 @@ pub fn label<'a>(params: &Params, shape: &Shape, take: &'a mut Take<'a>) {
     };
     setup(book, &vec![60; clients], params.trust, sealed);
     if let Some(slots) = &shape.slots {
-        cells(book, slots, shape.all().into_iter());
+        cells(book, slots, &shape.all());
     }
     for (me, (rows, labelled)) in (0..clients).map(PartyId::client).zip(&shape.rows) {
         // 128 points; then a reply, and 32 trees of four levels with their checks.
@@ -80,11 +80,8 @@ pub fn label<'a>(params: &Params, shape: &Shape, take: &'a mut Take<'a>) {
         book.words((me, SERVER, phases::DISTANCES), *rows, 1 + 6 * near);
     }
     match &shape.slots {
-        None => distances::distances(book, params, &[shape.all()]),
-        Some(slots) => {
-            let each: Vec<_> = (0..slots.cells()).map(|cell| slots.of(cell)).collect();
-            distances::distances(book, params, &each);
-        }
+        None => distances::distances(book, params, &[(shape.all(), 1)]),
+        Some(slots) => distances::distances(book, params, &slots.cells),
     }
     let group = Group::new(params.trust, clients);
     for (me, (rows, labelled)) in (0..clients).map(PartyId::client).zip(&shape.rows) {

@@ -65,6 +65,8 @@ type Link = (PartyId, PartyId, Phase);
 struct Book<'a> {
     take: &'a mut Take<'a>,
     spared: bool,
+    /// How often each message is there.
+    times: usize,
 }
 
 impl<'a> Book<'a> {
@@ -72,6 +74,7 @@ impl<'a> Book<'a> {
         Self {
             take,
             spared: false,
+            times: 1,
         }
     }
 
@@ -86,7 +89,7 @@ impl<'a> Book<'a> {
                 to,
                 phase,
                 len,
-                count: count as u64,
+                count: (count * self.times) as u64,
                 spared: self.spared,
             });
         }
