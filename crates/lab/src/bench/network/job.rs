@@ -97,12 +97,12 @@ pub(super) fn run(
                 .args(trial.options())
                 .stdout(Stdio::null()),
         );
-        own.push(child.map_err(broken)?);
+        own.push((format!("client {client}"), child.map_err(broken)?));
     }
     let others = (processes..clients).map(|client| Ok((client, way(link)?)));
     let others = others.collect::<Result<Vec<_>, Failure>>()?;
     let joining = join(folder, trial, &runtime, others)?;
-    own.push(server);
+    own.push(("the server".to_owned(), server));
     finish(&runtime, own, joining)?;
     runtime.shutdown_background();
     let report = std::fs::read_dir(&reports)
@@ -150,7 +150,7 @@ fn join(
 /// Waits for the end of all clients and of the server. The first that fails ends the others.
 fn finish(
     runtime: &Runtime,
-    mut processes: Vec<Process>,
+    mut processes: Vec<(String, Process)>,
     mut joining: Tasks,
 ) -> Result<(), Failure> {
     // Without clients here a timer waits.
@@ -168,11 +168,11 @@ fn finish(
             joined.map_err(|error| broken(format!("client {client}: {error}")))?;
         }
         let mut left = Vec::new();
-        for process in processes {
+        for (name, process) in processes {
             match process.ended().map_err(broken)? {
-                None => left.push(process),
+                None => left.push((name, process)),
                 Some(status) if status.success() => {}
-                Some(_) => return Err(broken("a client or the server failed; it says why above")),
+                Some(status) => return Err(broken(format!("{name} ended with {status}"))),
             }
         }
         processes = left;
@@ -180,13 +180,15 @@ fn finish(
     Ok(())
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use super::*;
     use std::process::Command;
 
-    fn start(program: &str, argument: &str) -> Process {
-        Process::start(Command::new(program).arg(argument)).unwrap()
+    fn start(program: &str, argument: &str) -> (String, Process) {
+        let process = Process::start(Command::new(program).arg(argument)).unwrap();
+        (program.to_owned(), process)
     }
 
     #[test]
@@ -201,7 +203,8 @@ mod tests {
             tasks
         };
         let processes = vec![start("sleep", "600"), start("test", "")];
-        assert!(finish(&runtime, processes, waits()).is_err());
+        let error = finish(&runtime, processes, waits()).unwrap_err();
+        assert!(error.message.contains("test ended with"), "{error:?}");
         let mut failing = waits();
         let failed = async { (7, Err(JoinError::Stopped)) };
         failing.spawn_on(failed, runtime.handle());
