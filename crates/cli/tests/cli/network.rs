@@ -320,14 +320,12 @@ fn terms_that_are_not_met_end_the_client() {
 #[test]
 fn files_of_keys_are_private_and_never_overwritten() {
     let trial = Trial::new("wine", "");
+    #[cfg(unix)]
     for key in ["server.key", "client-3/client.key"] {
+        use std::os::unix::fs::PermissionsExt;
         let path = trial.path(&format!("keys/{key}"));
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::PermissionsExt;
-            let mode = std::fs::metadata(&path).unwrap().permissions().mode();
-            assert_eq!(mode & 0o777, 0o600);
-        }
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
     }
     assert_fails(
         &["keys", "--out", &trial.path("keys")],
