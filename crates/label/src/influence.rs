@@ -39,7 +39,7 @@ pub struct Influence {
 impl Influence {
     /// Prepares to solve for about `columns` columns of `(I − α·graph)^{-1}`.
     pub fn new(graph: Graph, alpha: f64, columns: usize) -> Self {
-        let ordered = Ordered::new(lower_triangle(&graph, alpha));
+        let ordered = ordered(&graph, alpha);
         let pays = |ordered: &Ordered| factor_pays(ordered.cost(), &graph, columns);
         let factor = ordered.filter(pays).and_then(Ordered::factor);
         Self::of(graph, alpha, factor)
@@ -49,9 +49,7 @@ impl Influence {
     /// no factor.
     pub fn with_method(graph: Graph, alpha: f64, method: Method) -> Self {
         let factor = match method {
-            Method::Cholesky => {
-                Ordered::new(lower_triangle(&graph, alpha)).and_then(Ordered::factor)
-            }
+            Method::Cholesky => ordered(&graph, alpha).and_then(Ordered::factor),
             Method::ConjugateGradients => None,
         };
         Self::of(graph, alpha, factor)
@@ -154,7 +152,13 @@ fn factor_pays(cost: Cost, graph: &Graph, columns: usize) -> bool {
     cost.entries <= MOST_FACTOR && factor < ITERATIONS * sweep * columns
 }
 
-/// `I − α·graph`.
+/// `I − α·graph` in an order that keeps its factor sparse, unless it has too many entries.
+fn ordered(graph: &Graph, alpha: f64) -> Option<Ordered> {
+    // What is refused is not built.
+    i32::try_from(graph.rows() + graph.entries()).ok()?;
+    Ordered::new(lower_triangle(graph, alpha))
+}
+
 fn lower_triangle(graph: &Graph, alpha: f64) -> Lower {
     let n = graph.rows();
     let mut starts = vec![0];

@@ -224,8 +224,7 @@ impl Pending {
             self.done += next;
         }
         self.words.drain(..at);
-        if self.words.is_empty() {
-            // A client whose columns are all sent needs no room any more.
+        if self.done == self.columns * self.height {
             self.words = Vec::new();
         }
         messages
