@@ -184,11 +184,11 @@ fn memory_of_backend(params: &Params, rows: &[usize], place: usize) -> usize {
     }
 }
 
-/// How often clients begin to compare. Codes and sketches of all cells are one message.
+/// How often clients begin to compare. Only the backends between clients begin anew in each cell.
 fn times(params: &Params, shape: &Shape) -> f64 {
     match (params.backend, &shape.slots) {
-        (Backend::Clear | Backend::Sketch, _) | (_, None) => 1.0,
-        (_, Some(slots)) => slots.count() as f64,
+        (Backend::Lwe | Backend::Shade | Backend::Phe, Some(slots)) => slots.count() as f64,
+        _ => 1.0,
     }
 }
 

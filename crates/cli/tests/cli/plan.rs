@@ -13,6 +13,13 @@ fn way<'a>(plan: &'a Value, name: &str) -> &'a Value {
     ways.iter().find(|way| way["name"] == name).unwrap()
 }
 
+/// What the server of a run received or sent.
+fn of_the_server(run: &Value, key: &str) -> f64 {
+    let costs = run["phases"].as_array().unwrap();
+    let own = costs.iter().filter(|cost| cost["party"] == "server");
+    own.map(|cost| cost[key].as_f64().unwrap()).sum()
+}
+
 fn near(have: f64, due: f64, share: f64) {
     assert!((have - due).abs() <= share * due, "{have}, due are {due}");
 }
@@ -38,11 +45,6 @@ fn bytes_are_those_of_runs() {
             "bits=1000",
         ];
         let run = json(&undertone(&run));
-        let costs = run["phases"].as_array().unwrap();
-        let sum = |party: &str, key: &str| -> f64 {
-            let own = costs.iter().filter(|cost| cost["party"] == party);
-            own.map(|cost| cost[key].as_f64().unwrap()).sum()
-        };
         let planned = plan(&[
             "--clients",
             "3",
@@ -62,7 +64,7 @@ fn bytes_are_those_of_runs() {
         let way = way(&planned, backend);
         for key in ["bytes_sent", "bytes_received"] {
             near(
-                sum("server", key),
+                of_the_server(&run, key),
                 way["server"][key].as_f64().unwrap(),
                 0.01,
             );
@@ -87,11 +89,6 @@ fn bytes_with_cells_are_near_those_of_runs() {
             backend,
         ];
         let run = json(&undertone(&[&run[..], &options].concat()));
-        let costs = run["phases"].as_array().unwrap();
-        let own = costs.iter().filter(|cost| cost["party"] == "server");
-        let received: f64 = own
-            .map(|cost| cost["bytes_received"].as_f64().unwrap())
-            .sum();
         let sizes = [
             "--rows",
             "1797",
@@ -106,6 +103,7 @@ fn bytes_with_cells_are_near_those_of_runs() {
         let planned = plan(&[&sizes[..], &options].concat());
         let way = way(&planned, backend);
         assert_eq!(way["cells_are_even"], true);
+        let received = of_the_server(&run, "bytes_received");
         let due = way["server"]["bytes_received"].as_f64().unwrap();
         assert!(
             (0.97..1.35).contains(&(received / due)),
