@@ -9,10 +9,11 @@
 //! ```
 //!
 //! The AVX-512 path adds the low 52 bits of products (`vpmadd52luq`). The 24 sums stay in registers
-//! while l runs. The AVX2 path cuts the large numbers into halves of 26 bits (`vpmuldq`).
+//! while l runs. The paths for AVX2 (`vpmuldq`) and NEON (`smlal`) cut the large numbers into
+//! halves of 26 bits.
 
 use crate::cpu::Cpu;
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use crate::cpu::Level;
 use crate::negacyclic::{Eight, LANES, MASK};
 use crate::wipe::Plain;
@@ -59,6 +60,9 @@ pub fn products(cpu: Cpu, rows: &[Eight], panel: &[Panel], out: &mut [Panel]) {
                 // SAFETY: `Cpu` proves the features.
                 #[cfg(target_arch = "x86_64")]
                 Level::Avx512 => unsafe { avx512(rows, panel, out) },
+                // SAFETY: `Cpu` proves the features.
+                #[cfg(target_arch = "aarch64")]
+                Level::Neon => unsafe { neon(rows, panel, out) },
                 _ => portable(rows, panel, out),
             }
         }
@@ -136,6 +140,45 @@ unsafe fn avx2(rows: &[Eight], panel: &[Panel], out: &mut [Panel; LANES]) {
                     let at = out.0.as_mut_ptr().add(4 * quarter).cast();
                     _mm256_store_si256(at, _mm256_add_epi64(_mm256_load_si256(at), sum));
                 }
+            }
+        }
+    }
+}
+
+/// Two columns at a time. Their 16 sums, a row and the columns fill 20 of 32 registers.
+#[cfg(target_arch = "aarch64")]
+#[target_feature(enable = "neon")]
+unsafe fn neon(rows: &[Eight], panel: &[Panel], out: &mut [Panel; LANES]) {
+    use std::arch::aarch64::*;
+    let mask = vdup_n_s32((1 << 26) - 1);
+    for pair in 0..COLUMNS / 2 {
+        let mut sums = [[vdupq_n_s64(0); 2]; LANES];
+        for (rows, panel) in rows.iter().zip(panel) {
+            // SAFETY: a row has four registers, a panel twelve.
+            let (row, column) = unsafe {
+                let row: [int32x4_t; 4] =
+                    std::array::from_fn(|i| vld1q_s32(rows.0.as_ptr().add(2 * i).cast()));
+                (row, vld1q_s64(panel.0.as_ptr().add(2 * pair).cast()))
+            };
+            let low = vand_s32(vmovn_s64(column), mask);
+            let high = vshrn_n_s64::<26>(column);
+            // The low halves of the numbers of rows.
+            let row = [vuzp1q_s32(row[0], row[1]), vuzp1q_s32(row[2], row[3])];
+            for (half, part) in [low, high].into_iter().enumerate() {
+                for (row, sums) in row.into_iter().zip(sums.as_chunks_mut::<4>().0) {
+                    sums[0][half] = vmlal_laneq_s32::<0>(sums[0][half], part, row);
+                    sums[1][half] = vmlal_laneq_s32::<1>(sums[1][half], part, row);
+                    sums[2][half] = vmlal_laneq_s32::<2>(sums[2][half], part, row);
+                    sums[3][half] = vmlal_laneq_s32::<3>(sums[3][half], part, row);
+                }
+            }
+        }
+        for (out, [low, high]) in out.iter_mut().zip(sums) {
+            let sum = vaddq_s64(low, vshlq_n_s64::<26>(high));
+            // SAFETY: a panel has twelve registers.
+            unsafe {
+                let at = out.0.as_mut_ptr().add(2 * pair).cast();
+                vst1q_s64(at, vaddq_s64(vld1q_s64(at), sum));
             }
         }
     }

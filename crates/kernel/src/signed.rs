@@ -1,10 +1,12 @@
 //! Inner products of numbers of up to 32 bits and small signed numbers, modulo 2³².
 //!
-//! The former are stored as three or four planes of bytes. The AVX-512 path multiplies bytes
-//! (`vpdpbusd`), as does the AVX2 path (`vpmaddubsw`).
+//! The former are stored as three or four planes of bytes. All fast paths multiply bytes: AVX-512
+//! by `vpdpbusd`, AVX2 by `vpmaddubsw`, NEON by `smull`. NEON cannot multiply an unsigned byte by a
+//! signed one. So it takes 128 from the former, and adds 128 times the sum of the latter in the
+//! end.
 
 use crate::cpu::Cpu;
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use crate::cpu::Level;
 use crate::wipe::Wiped;
 
@@ -158,6 +160,9 @@ fn panels<const PLANES: usize>(
                     // SAFETY: `Cpu` proves the features.
                     #[cfg(target_arch = "x86_64")]
                     Level::Avx512 => unsafe { avx512::<PLANES>(planes, four) },
+                    // SAFETY: `Cpu` proves the features.
+                    #[cfg(target_arch = "aarch64")]
+                    Level::Neon => unsafe { neon::<PLANES>(planes, four) },
                     _ => portable(planes, four),
                 };
                 out.copy_from_slice(&sums[..out.len()]);
@@ -242,6 +247,45 @@ unsafe fn avx2<const PLANES: usize>(planes: &[u8], columns: [&[u8]; 4]) -> [u32;
             .iter()
             .fold(0, |sum: u32, lane| sum.wrapping_add(*lane))
     })
+}
+
+#[cfg(target_arch = "aarch64")]
+#[target_feature(enable = "neon")]
+unsafe fn neon<const PLANES: usize>(planes: &[u8], columns: [&[u8]; 4]) -> [u32; 4] {
+    use std::arch::aarch64::*;
+    let stride = columns[0].len();
+    assert!(planes.len() == PLANES * stride && stride.is_multiple_of(LINE));
+    assert!(columns.iter().all(|column| column.len() == stride));
+    let mut sums = [[vdupq_n_s32(0); PLANES]; 4];
+    // At most 2·64·128 in a lane.
+    let mut totals = [vdupq_n_s16(0); 4];
+    for at in (0..stride).step_by(16) {
+        // SAFETY: every plane and column has `stride` bytes, and `at + 16 <= stride`.
+        let load = |from: &[u8], at: usize| unsafe { vld1q_u8(from.as_ptr().add(at)) };
+        let bytes: [int8x16_t; PLANES] = std::array::from_fn(|plane| {
+            let bytes = load(planes, plane * stride + at);
+            vreinterpretq_s8_u8(veorq_u8(bytes, vdupq_n_u8(128)))
+        });
+        for ((column, sums), total) in columns.iter().zip(&mut sums).zip(&mut totals) {
+            let small = vreinterpretq_s8_u8(load(column, at));
+            *total = vpadalq_s8(*total, small);
+            for (sum, bytes) in sums.iter_mut().zip(bytes) {
+                // Two products are at most 2·128·64 < 2¹⁵.
+                let low = vmull_s8(vget_low_s8(bytes), vget_low_s8(small));
+                *sum = vpadalq_s16(*sum, vmlal_high_s8(low, bytes, small));
+            }
+        }
+    }
+    let mut out = [0; 4];
+    for ((out, sums), total) in out.iter_mut().zip(sums).zip(totals) {
+        let mut sum = vdupq_n_s32(0);
+        for plane in sums.into_iter().rev() {
+            sum = vaddq_s32(vshlq_n_s32::<8>(sum), plane);
+        }
+        let taken = (vaddlvq_s16(total) as u32).wrapping_mul(0x8080_8080 >> (8 * (4 - PLANES)));
+        *out = (vaddvq_s32(sum) as u32).wrapping_add(taken);
+    }
+    out
 }
 
 #[cfg(test)]
