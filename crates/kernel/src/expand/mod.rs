@@ -212,7 +212,7 @@ fn low(bits: u32) -> u16 {
     ((1u32 << bits) - 1) as u16
 }
 
-/// Eight lanes of G for each of `count` blocks from `first` on. `key` is π(K).
+/// Lanes of G, eight a block. `key` is π(K).
 fn expand(pi: &Permutation, key: u128, number: u128, lanes: &mut [u16]) {
     let mut blocks = [0; 16];
     for (at, lanes) in lanes.chunks_mut(8 * blocks.len()).enumerate() {
@@ -221,12 +221,15 @@ fn expand(pi: &Permutation, key: u128, number: u128, lanes: &mut [u16]) {
             *block = key ^ number ^ (at * 16 + b) as u128;
         }
         pi.apply(&mut blocks[..count]);
-        for (lanes, block) in lanes.chunks_mut(8).zip(blocks) {
-            let bytes = (block ^ key).to_le_bytes();
-            let (words, _) = bytes.as_chunks::<2>();
-            for (lane, word) in lanes.iter_mut().zip(words) {
-                *lane = u16::from_le_bytes(*word);
-            }
+        let words = |block: u128| -> [u16; 8] {
+            std::array::from_fn(|lane| ((block ^ key) >> (16 * lane)) as u16)
+        };
+        let (whole, rest) = lanes.as_chunks_mut();
+        for (lanes, block) in whole.iter_mut().zip(blocks) {
+            *lanes = words(block);
+        }
+        if !rest.is_empty() {
+            rest.copy_from_slice(&words(blocks[count - 1])[..rest.len()]);
         }
     }
 }
@@ -282,21 +285,24 @@ impl Choices {
                 &mut chosen,
             );
             let (word, shift) = place(t, width);
-            let (row, next) = message[2 * lanes * word..].split_at(2 * lanes);
-            for (a, g) in chosen.iter().enumerate() {
-                let mut u = word_at(row, a) >> shift;
-                if shift + width > 16 {
-                    u |= word_at(next, a) << (16 - shift);
+            let mask = self.masks[t] as u16;
+            let (words, _) = message[2 * lanes * word..].as_chunks();
+            let (row, next) = words.split_at(lanes);
+            let both = sums.iter_mut().zip(chosen.iter());
+            if shift + width > 16 {
+                for (((sum, g), low), high) in both.zip(row).zip(next) {
+                    let u = u16::from_le_bytes(*low) >> shift
+                        | u16::from_le_bytes(*high) << (16 - shift);
+                    *sum = sum.wrapping_add(g.wrapping_add(u & mask));
                 }
-                let received = g.wrapping_add(u & self.masks[t] as u16);
-                sums[a] = sums[a].wrapping_add(received);
+            } else {
+                for ((sum, g), word) in both.zip(row) {
+                    let u = u16::from_le_bytes(*word) >> shift;
+                    *sum = sum.wrapping_add(g.wrapping_add(u & mask));
+                }
             }
         }
     }
-}
-
-fn word_at(row: &[u8], lane: usize) -> u16 {
-    u16::from_le_bytes([row[2 * lane], row[2 * lane + 1]])
 }
 
 #[cfg(test)]
@@ -420,7 +426,8 @@ mod tests {
                 for i in 0..width as usize {
                     let at = t % GROUP * width as usize + i;
                     let word = t / GROUP * width as usize + at / 16;
-                    let sent = word_at(&message[2 * lanes * word..], a) >> (at % 16) & 1;
+                    let byte = u16::from(message[2 * (lanes * word + a) + at % 16 / 8]);
+                    let sent = byte >> (at % 8) & 1;
                     assert_eq!(sent, u >> i & 1, "lane {a}, transfer {t}, bit {i}");
                 }
             }

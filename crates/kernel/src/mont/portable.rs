@@ -12,12 +12,13 @@ type Columns = [u128; 2 * TILE];
 /// The digits of one lane, tile by tile.
 type Lane = [Digits; MOST / TILE];
 
-fn lane_of(rows: &[Row], lane: usize) -> Lane {
-    let mut out = [[0; TILE]; MOST / TILE];
+const ZERO: Lane = [[0; TILE]; MOST / TILE];
+
+/// The digits of one lane. They replace the first ones of `out`.
+fn take(out: &mut Lane, rows: &[Row], lane: usize) {
     for (digit, row) in out.as_flattened_mut().iter_mut().zip(rows) {
         *digit = row.0[lane];
     }
-    out
 }
 
 /// Adds the products of the digits of two tiles.
@@ -89,24 +90,23 @@ pub(super) fn reduce(
     out: &mut [Row],
 ) {
     let tiles = modulus.len() / TILE;
+    let mut m = ZERO;
+    let mut q = ZERO;
+    let mut factors = [[ZERO; 2]; PRODUCTS];
     for lane in 0..LANES {
-        let m = lane_of(modulus, lane);
-        let mut factors = [const { None }; PRODUCTS];
-        for (factor, (a, b)) in factors.iter_mut().zip(sum.products) {
-            *factor = if std::ptr::eq(*a, *b) {
-                Some((lane_of(a, lane), None))
-            } else {
-                Some((lane_of(a, lane), Some(lane_of(b, lane))))
-            };
+        take(&mut m, modulus, lane);
+        for ([left, right], (a, b)) in factors.iter_mut().zip(sum.products) {
+            take(left, a, lane);
+            take(right, b, lane);
         }
-        let mut q = [[0; TILE]; MOST / TILE];
         let mut carried = [0; TILE];
         for c in 0..2 * tiles {
             let mut columns = [0; 2 * TILE];
-            for (a, b) in factors.iter().flatten() {
-                match b {
-                    None => tiles_of_square(&mut columns, a, c, tiles),
-                    Some(b) => tiles_of(&mut columns, a, b, c, tiles),
+            for ([left, right], (a, b)) in factors.iter().zip(sum.products) {
+                if std::ptr::eq(*a, *b) {
+                    tiles_of_square(&mut columns, left, c, tiles);
+                } else {
+                    tiles_of(&mut columns, left, right, c, tiles);
                 }
             }
             for i in (c + 1).saturating_sub(tiles)..tiles.min(c) {
@@ -139,12 +139,15 @@ pub(super) fn reduce(
 /// As [`super::pass::product`].
 pub(super) fn product(a: &[Row], b: &[Row], c: &[Row], out: &mut [Row]) {
     let tiles = a.len() / TILE;
+    let [mut left, mut right, mut term] = [ZERO; 3];
     for lane in 0..LANES {
-        let (a, b, term) = (lane_of(a, lane), lane_of(b, lane), lane_of(c, lane));
+        take(&mut left, a, lane);
+        take(&mut right, b, lane);
+        take(&mut term, c, lane);
         let mut carried = [0; TILE];
         for (t, out) in out.chunks_exact_mut(TILE).enumerate() {
             let mut columns = [0; 2 * TILE];
-            tiles_of(&mut columns, &a, &b, t, tiles);
+            tiles_of(&mut columns, &left, &right, t, tiles);
             let term = if t < tiles { term[t] } else { [0; TILE] };
             for i in 0..TILE {
                 columns[i] += carried[i] + u128::from(term[i]);
