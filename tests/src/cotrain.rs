@@ -169,6 +169,7 @@ impl Learner for Memoriser {
 }
 
 /// The squared distance of two rows.
+#[inline]
 pub fn squared(a: &[f32], b: &[f32]) -> f32 {
     a.iter().zip(b).map(|(a, b)| (a - b) * (a - b)).sum()
 }

@@ -22,7 +22,6 @@ impl Prg {
     }
 
     /// The next eight bytes, little-endian.
-    #[inline]
     pub fn next_u64(&mut self) -> u64 {
         self.stream.next_u64()
     }
@@ -31,13 +30,11 @@ impl Prg {
     ///
     /// # Panics
     /// When `below` is 0.
-    #[inline]
     pub fn below(&mut self, below: usize) -> usize {
         (self.next_u64() % below as u64) as usize
     }
 
     /// A number from 0 to below 1, a multiple of 2⁻⁵³.
-    #[inline]
     pub fn unit(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
@@ -51,7 +48,6 @@ impl Prg {
     }
 
     /// The next bytes.
-    #[inline]
     pub fn fill(&mut self, out: &mut [u8]) {
         self.stream.fill_bytes(out);
     }
