@@ -1,0 +1,132 @@
+#!/usr/bin/env python3
+"""Cycles of a distance on a processor, computed from a run under qemu and not measured.
+
+    python3 scripts/distances.py aarch64-unknown-linux-gnu neoverse-v2 [BACKEND ...]
+    python3 scripts/distances.py x86_64-unknown-linux-gnu znver4 [BACKEND ...]
+
+It runs `undertone bench distances` under qemu, where a plugin (`blocks.c`) counts how often each
+block of instructions runs. `llvm-mca` computes the cycles of each block, as if it ran again and
+again. A run with one repetition more tells what a repetition takes: the protocol, all parties
+together, and the distances once more in the clear, which are subtracted. The levels are the best
+that qemu has (NEON; AVX2, since it has no AVX-512) and the portable one.
+
+It needs `qemu-user`, `llvm-19` and gcc, and for ARM `gcc-aarch64-linux-gnu` and the target from
+rustup. The model knows neither caches nor mispredicted branches, nor what one block does for the
+next. Copies by the C library are left out.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+from blocks import Block, count
+
+#: Rows of each of the two clients: as in the tables of docs/benchmarks.md, or what qemu can bear.
+ROWS = {"clear": 500, "psm": 500, "lwe": 500, "shade": 500, "phe": 60}
+#: Options beyond the number of rows.
+OPTIONS = {"phe": ["--key-bits", "2048"]}
+PASSES = 100
+#: Blocks that together run fewer than this share of all instructions are left out.
+REST = 0.002
+FOLDER = Path("target/cycles")
+
+
+def build(target: str) -> Path:
+    environment = dict(os.environ)
+    if target.startswith("aarch64"):
+        gcc = "aarch64-linux-gnu-gcc"
+        environment["CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER"] = gcc
+        environment["CC_aarch64_unknown_linux_gnu"] = gcc
+    command = ["cargo", "build", "--quiet", "--release", "--locked", "--target", target]
+    command += ["-p", "undertone-cli", "--target-dir", str(FOLDER)]
+    subprocess.run(command, check=True, env=environment)
+    return FOLDER / target / "release" / "undertone"
+
+
+def run(target: str, program: Path, backend: str, repeat: int, level: str) -> Counter[Block]:
+    runner = [f"qemu-{target.partition('-')[0]}", "-cpu", "max"]
+    if target.startswith("aarch64"):
+        runner += ["-L", "/usr/aarch64-linux-gnu"]
+    command = [str(program), "bench", "distances", "--quiet", "--repeat", str(repeat)]
+    command += ["--backend", backend, "--rows", str(ROWS[backend]), *OPTIONS.get(backend, [])]
+    return count(runner, command, {"UNDERTONE_SIMD": level})
+
+
+def texts(blocks: list[Block], target: str) -> dict[str, str]:
+    """Each instruction in the assembler's language. What it does not know is left out."""
+    every = sorted({instruction for _, block in blocks for instruction in block})
+    command = ["llvm-mc-19", "--disassemble", f"-triple={target}"]
+    if target.startswith("aarch64"):
+        command.append("-mattr=+all")
+    found = {}
+    for instruction in every:
+        octets = [instruction[at : at + 2] for at in range(0, len(instruction), 2)]
+        given = " ".join(f"0x{octet}" for octet in octets)
+        run = subprocess.run(command, input=given, capture_output=True, text=True)
+        lines = [line.strip() for line in run.stdout.splitlines()]
+        found |= {instruction: line for line in lines if line and not line.startswith(".")}
+    return found
+
+
+def cycles(blocks: list[Block], target: str, processor: str) -> list[float]:
+    """The cycles of a pass through each block."""
+    arm = target.startswith("aarch64")
+    known, mark = texts(blocks, target), "//" if arm else "#"
+    lines = []
+    for at, (_, block) in enumerate(blocks):
+        body = [known[instruction] for instruction in block if instruction in known]
+        lines += [f"{mark} LLVM-MCA-BEGIN {at}", *body, f"{mark} LLVM-MCA-END {at}"]
+    command = ["llvm-mca-19", f"-mtriple={target}", f"-mcpu={processor}"]
+    command += [f"-iterations={PASSES}", "-skip-unsupported-instructions=any"]
+    command += ["-mattr=+all"] if arm else []
+    lines.append("")
+    run = subprocess.run(command, input="\n".join(lines), capture_output=True, text=True)
+    regions = re.findall(r"Region - (\d+)\n.*?Total Cycles:\s+(\d+)", run.stdout, re.DOTALL)
+    found = {int(at): int(total) / PASSES for at, total in regions}
+    # What the model does not know takes a cycle for each instruction.
+    return [found.get(at, float(len(block))) for at, (_, block) in enumerate(blocks)]
+
+
+def repetition(program: Path, target: str, processor: str, backend: str, level: str) -> float:
+    """Cycles of a repetition, for each distance."""
+    counts = run(target, program, backend, 2, level)
+    counts.subtract(run(target, program, backend, 1, level))
+    distances = ROWS[backend] ** 2
+    # Symbols of the C library are not in the program.
+    weights = {block: n * len(block[1]) for block, n in counts.items() if block[0] != "?"}
+    total, seen, kept = sum(weights.values()), 0, []
+    for block in sorted(weights, key=weights.__getitem__, reverse=True):
+        if seen > (1 - REST) * total:
+            break
+        seen += weights[block]
+        kept.append(block)
+    by: Counter[str] = Counter()
+    for block, each in zip(kept, cycles(kept, target, processor), strict=True):
+        by[block[0]] += counts[block] * each / distances
+    print(f"    {total / distances:10.1f}  instructions", file=sys.stderr)
+    for symbol, share in by.most_common(8):
+        print(f"    {share:10.1f}  {symbol}", file=sys.stderr)
+    return sum(by.values())
+
+
+def main(target: str, processor: str, *backends: str) -> None:
+    program = build(target)
+    for level in ("neon" if target.startswith("aarch64") else "avx2", "portable"):
+        # In the clear the server's work is that of the comparison.
+        clear = repetition(program, target, processor, "clear", level) / 2
+        for backend in backends or ROWS:
+            took = clear
+            if backend != "clear":
+                took = repetition(program, target, processor, backend, level) - clear
+            print(f"{backend:6} {level:9} {took:10.1f} cycles a distance", flush=True)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 3:
+        sys.exit(__doc__)
+    main(*sys.argv[1:])
