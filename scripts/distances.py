@@ -76,11 +76,11 @@ def texts(blocks: list[Block], target: str) -> dict[str, str]:
 def cycles(blocks: list[Block], target: str, processor: str) -> list[float]:
     """The cycles of a pass through each block."""
     arm = target.startswith("aarch64")
-    known, mark = texts(blocks, target), "//" if arm else "#"
+    known = texts(blocks, target)
     lines = []
     for at, (_, block) in enumerate(blocks):
         body = [known[instruction] for instruction in block if instruction in known]
-        lines += [f"{mark} LLVM-MCA-BEGIN {at}", *body, f"{mark} LLVM-MCA-END {at}"]
+        lines += [f"# LLVM-MCA-BEGIN {at}", *body, f"# LLVM-MCA-END {at}"]
     command = ["llvm-mca-19", f"-mtriple={target}", f"-mcpu={processor}"]
     command += [f"-iterations={PASSES}", "-skip-unsupported-instructions=any"]
     command += ["-mattr=+all"] if arm else []
@@ -88,6 +88,8 @@ def cycles(blocks: list[Block], target: str, processor: str) -> list[float]:
     run = subprocess.run(command, input="\n".join(lines), capture_output=True, text=True)
     regions = re.findall(r"Region - (\d+)\n.*?Total Cycles:\s+(\d+)", run.stdout, re.DOTALL)
     found = {int(at): int(total) / PASSES for at, total in regions}
+    if not found:
+        sys.exit(run.stderr)
     # What the model does not know takes a cycle for each instruction.
     return [found.get(at, float(len(block))) for at, (_, block) in enumerate(blocks)]
 
