@@ -3,7 +3,8 @@
  *   gcc -shared -fPIC -O2 -o libblocks.so blocks.c
  *   qemu-aarch64 -plugin ./libblocks.so,out=counts.txt PROGRAM
  *
- * Each line of the file is: times run, symbol, instructions in hexadecimal, one word each. */
+ * Each line of the file is: times run, symbol, instructions in hexadecimal, one word each. Counts
+ * are exact if one thread runs at a time. */
 
 #include <inttypes.h>
 #include <stdbool.h>
@@ -11,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* qemu's interface, version 1, as far as it is used here. */
+/* qemu's interface, version 1 (before qemu 9), as far as it is used here. */
 struct qemu_plugin_tb;
 struct qemu_plugin_insn;
 typedef uint64_t plugin_id;
@@ -22,7 +23,8 @@ extern size_t qemu_plugin_insn_size(const struct qemu_plugin_insn *);
 extern const char *qemu_plugin_insn_symbol(const struct qemu_plugin_insn *);
 extern void qemu_plugin_register_vcpu_tb_trans_cb(plugin_id,
                                                   void (*)(plugin_id, struct qemu_plugin_tb *));
-extern void qemu_plugin_register_vcpu_tb_exec_inline(struct qemu_plugin_tb *, int, void *, uint64_t);
+extern void qemu_plugin_register_vcpu_tb_exec_inline(struct qemu_plugin_tb *, int, void *,
+                                                     uint64_t);
 extern void qemu_plugin_register_atexit_cb(plugin_id, void (*)(plugin_id, void *), void *);
 
 __attribute__((visibility("default"))) int qemu_plugin_version = 1;
@@ -53,7 +55,8 @@ static void translated(plugin_id id, struct qemu_plugin_tb *tb) {
     for (size_t at = 0; at < qemu_plugin_insn_size(instruction); at++)
       fprintf(text, "%02x", bytes[at]);
   }
-  fclose(text);
+  if (fclose(text))
+    abort();
   block->next = __atomic_load_n(&blocks, __ATOMIC_RELAXED);
   while (!__atomic_compare_exchange_n(&blocks, &block->next, block, true, __ATOMIC_RELAXED,
                                       __ATOMIC_RELAXED)) {
@@ -69,7 +72,8 @@ static void ended(plugin_id id, void *data) {
   for (const struct block *block = blocks; block; block = block->next)
     if (block->times)
       fprintf(out, "%" PRIu64 " %s\n", block->times, block->text);
-  fclose(out);
+  if (ferror(out) | fclose(out))
+    abort();
 }
 
 __attribute__((visibility("default"))) int qemu_plugin_install(plugin_id id, const void *info,

@@ -26,4 +26,6 @@ def count(runner: list[str], command: list[str], environment: Mapping[str, str])
             for line in lines:
                 times, symbol, *instructions = line.split()
                 found[symbol, tuple(instructions)] += int(times)
+        if not found:
+            raise RuntimeError(f"{command}: no blocks were counted")
         return found

@@ -11,9 +11,9 @@
 //! that withstand a malicious receiver. The argument `leak` uses a secret as an index and in a
 //! condition, which memcheck must find.
 //!
-//! Where memcheck knows no marks, as on ARM, `scripts/secrets.py` counts instructions in place of
-//! it. It runs each part of this program, which `list` names, with other secrets each time, as
-//! `UNDERTONE_SECRETS` says. All must run as many instructions.
+//! Where memcheck has no marks, as on ARM, `scripts/instructions.py` counts instructions instead.
+//! It runs the parts that `list` names, with other secrets each time (`UNDERTONE_SECRETS`). Each
+//! function must run as many instructions with all of them.
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used)]
 
@@ -49,12 +49,14 @@ const SESSION: SessionId = SessionId([1; 32]);
 /// The environment variable that chooses other secrets.
 const VARIABLE: &str = "UNDERTONE_SECRETS";
 
-/// Which secrets: with 0 those that the program names.
+/// Which secrets: with 0 those that the program names, others from 1 to 7.
 fn variant() -> u8 {
     static VARIANT: OnceLock<u8> = OnceLock::new();
     *VARIANT.get_or_init(|| {
         let named = std::env::var(VARIABLE).map(|named| named.parse().unwrap());
-        named.unwrap_or(0)
+        let variant = named.unwrap_or(0);
+        assert!(variant < 8, "{VARIABLE} is from 0 to 7");
+        variant
     })
 }
 
@@ -437,7 +439,8 @@ fn main() -> ExitCode {
         Some("checks") => checked,
         Some("leak") => leaking,
         Some("list") => {
-            usual.iter().for_each(|(name, _)| println!("{name}"));
+            let parts = usual.iter().chain(checked);
+            parts.for_each(|(name, _)| println!("{name}"));
             return ExitCode::SUCCESS;
         }
         Some(other) => {
@@ -449,7 +452,7 @@ fn main() -> ExitCode {
         eprintln!("no such part: give checks, leak, list, the name of a part, or no argument");
         return ExitCode::FAILURE;
     }
-    if !is_watched() && std::env::var_os(VARIABLE).is_none() {
+    if !is_watched() && variant() == 0 {
         eprintln!("memcheck is not watching: run this program under valgrind");
         return ExitCode::FAILURE;
     }
