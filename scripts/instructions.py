@@ -44,19 +44,29 @@ def functions(runner: list[str], program: str, part: str, level: str, secrets: i
     return found
 
 
-def differing(runner: list[str], program: str, part: str, level: str) -> list[str]:
+def once(runner: list[str], program: str, part: str, level: str) -> dict[str, list[int]]:
     """The functions whose counts differ, with the counts."""
     runs = [functions(runner, program, part, level, 1 + secrets) for secrets in range(SECRETS)]
     if not all(runs):
         sys.exit(f"{level}, {part}: nothing was counted")
-    lines = []
+    print(f"{level}, {part}: {len(runs[0])} functions, {runs[0].total()} instructions", flush=True)
+    found = {}
     for symbol in sorted(set().union(*runs)):
         each = [run[symbol] for run in runs]
         excepted = part in EXCEPTED and re.search(EXCEPTED[part], symbol)
         if len(set(each)) > 1 and not excepted:
-            lines.append(f"{level}, {part}: {symbol}: {', '.join(map(str, each))}")
-    print(f"{level}, {part}: {len(runs[0])} functions, {runs[0].total()} instructions")
-    return lines
+            found[symbol] = each
+    return found
+
+
+def differing(runner: list[str], program: str, part: str, level: str) -> list[str]:
+    """The functions whose counts differ twice: what threads do by chance does not."""
+    first = once(runner, program, part, level)
+    second = once(runner, program, part, level) if first else {}
+    return [
+        f"{level}, {part}: {symbol}: {', '.join(map(str, first[symbol]))}"
+        for symbol in first.keys() & second.keys()
+    ]
 
 
 def main(given: str, program: str) -> int:
