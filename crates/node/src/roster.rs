@@ -47,7 +47,8 @@ pub struct Entry {
 #[derive(Debug, Clone)]
 pub struct Roster {
     entries: Arc<[Entry]>,
-    pins: Arc<Pins>,
+    pins: Pins,
+    peers: Arc<Peers>,
 }
 
 /// Why a roster cannot be used.
@@ -88,16 +89,6 @@ struct Line {
 }
 
 impl Roster {
-    /// The clients as records of answers know them: by key, or by certificate without one.
-    pub fn peers(&self) -> Peers {
-        let peer = |(client, entry): (usize, &Entry)| {
-            let key = entry.key.or(entry.certificate).unwrap_or_default();
-            let name = entry.name.clone();
-            (PartyId::client(client), Peer { key, name })
-        };
-        self.entries.iter().enumerate().map(peer).collect()
-    }
-
     /// Reads a roster file.
     ///
     /// # Errors
@@ -176,9 +167,16 @@ impl Roster {
             name: String::new(),
             what: "its key is not an Ed25519 key".to_owned(),
         })?;
+        let peer = |(client, entry): (usize, &Entry)| {
+            let key = entry.key.or(entry.certificate).unwrap_or_default();
+            let name = entry.name.clone();
+            (PartyId::client(client), Peer { key, name })
+        };
+        let peers: Peers = entries.iter().enumerate().map(peer).collect();
         Ok(Self {
             entries: entries.into(),
-            pins: Arc::new(pins),
+            pins,
+            peers: peers.into(),
         })
     }
 
@@ -209,6 +207,11 @@ impl Roster {
             None => "server",
             Some(index) => self.entries.get(index).map_or("?", |entry| &entry.name),
         }
+    }
+
+    /// The clients as records of answers know them: by key, or by certificate without one.
+    pub fn peers(&self) -> &Arc<Peers> {
+        &self.peers
     }
 
     /// The public keys of the clients that have one.

@@ -171,7 +171,7 @@ impl Member<'_> {
             job: start.job,
             number: start.number,
             credentials,
-            peers: roster.map(|roster| Arc::new(roster.peers())),
+            peers: roster.map(|roster| Arc::clone(roster.peers())),
             ..SessionContext::new(id, me, seed)
         };
         let party = match self.participant.client(at) {
