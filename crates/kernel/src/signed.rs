@@ -2,8 +2,8 @@
 //!
 //! The former are stored as three or four planes of bytes. All fast paths multiply bytes: AVX-512
 //! by `vpdpbusd`, AVX2 by `vpmaddubsw`, NEON by `smull`. NEON cannot multiply an unsigned byte by a
-//! signed one. So it takes 128 from the former, and adds 128 times the sum of the latter in the
-//! end.
+//! signed one. So it takes 128 from each byte of a plane. In the end it adds, for each plane, 128
+//! times the sum of the small numbers.
 
 use crate::cpu::Cpu;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
@@ -18,6 +18,9 @@ pub const MAX_LENGTH: usize = 2048;
 
 /// Small numbers are from −`MOST` to `MOST`: two products by bytes fit 16 bits.
 pub const MOST: i8 = 64;
+
+/// NEON adds two of 16 numbers of a register to a lane of 16 bits, for each register of a row.
+const _: () = assert!(2 * MOST as usize * (MAX_LENGTH / 16) <= i16::MAX as usize);
 
 /// Rows of unsigned numbers.
 #[derive(Debug, Clone)]
@@ -257,7 +260,6 @@ unsafe fn neon<const PLANES: usize>(planes: &[u8], columns: [&[u8]; 4]) -> [u32;
     assert!(planes.len() == PLANES * stride && stride.is_multiple_of(LINE));
     assert!(columns.iter().all(|column| column.len() == stride));
     let mut sums = [[vdupq_n_s32(0); PLANES]; 4];
-    // At most 2·64·128 in a lane.
     let mut totals = [vdupq_n_s16(0); 4];
     for at in (0..stride).step_by(16) {
         // SAFETY: every plane and column has `stride` bytes, and `at + 16 <= stride`.

@@ -212,7 +212,8 @@ fn low(bits: u32) -> u16 {
     ((1u32 << bits) - 1) as u16
 }
 
-/// Lanes of G, eight a block. `key` is π(K).
+/// Lanes of G, eight a block. `key` is π(K). `number` is the transfer's, in the upper half of a
+/// block. The lower half counts blocks.
 fn expand(pi: &Permutation, key: u128, number: u128, lanes: &mut [u16]) {
     let mut blocks = [0; 16];
     for (at, lanes) in lanes.chunks_mut(8 * blocks.len()).enumerate() {
