@@ -858,8 +858,9 @@ def test_bytes_are_codes_only_if_they_are_said_to_be(tmp_path: Path) -> None:
     assert np.array_equal(apart[True], due) and not np.array_equal(apart[False], due)
 
 
+@pytest.mark.parametrize("cells", [{}, {"cells": 8, "probes": 2}])
 def test_labels_by_replay_are_as_good_as_in_one_process(
-    digits: Callable[..., Any], tmp_path: Path
+    cells: dict[str, int], digits: Callable[..., Any], tmp_path: Path
 ) -> None:
     rows, known, truth = digits(5, 0.1, 0)
     found: dict[int, undertone.Labels] = {}
@@ -871,12 +872,15 @@ def test_labels_by_replay_are_as_good_as_in_one_process(
     def save(labels: undertone.Labels, context: Context) -> None:
         found[int(context.node_config["partition-id"])] = labels
 
+    terms = undertone.LabelTerms(max_cells_epsilon=4.0 if cells else 0.0)
+
+    def make(context: Context) -> undertone.LabelClient:
+        return undertone.LabelClient(*load(context), terms=terms)
+
     app = ClientApp(mods=[secure(**RULES)])
-    app.query("undertone")(
-        taking_part(lambda one: undertone.LabelClient(*load(one)), save, record=SIMULATED)
-    )
-    propagate(FakeGrid(app, 5, tmp_path), classes=10, bits=4096)
-    here = undertone.label(rows, known)
+    app.query("undertone")(taking_part(make, save, record=SIMULATED))
+    propagate(FakeGrid(app, 5, tmp_path), classes=10, bits=4096, **cells)
+    here = undertone.label(rows, known, **cells)
 
     def right(labels: list[NDArray[Any]]) -> float:
         hidden = [y[k < 0] == t[k < 0] for y, k, t in zip(labels, known, truth, strict=True)]
