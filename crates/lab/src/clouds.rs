@@ -152,11 +152,12 @@ pub(crate) fn near_a_surface(
     Ok((dealt, Hidden(hidden)))
 }
 
-/// Rows from ten clouds for clients with so many rows each, and the shape. One in eleven is
-/// labelled: each class in its turn.
+/// Rows from ten clouds for clients with so many rows each, and the shape. One in `labelled` of a
+/// client's rows has a label.
 pub(crate) fn deal_unevenly(
     rows: &[usize],
     features: usize,
+    labelled: usize,
 ) -> Result<(Vec<(Rows, Labelling)>, Shape), InputError> {
     let (all, truth) = clouds(rows.iter().sum(), features, 1.0)?;
     let (mut first, mut dealt, mut shape) = (0, Vec::new(), Vec::new());
@@ -164,7 +165,7 @@ pub(crate) fn deal_unevenly(
         let own: Vec<usize> = (first..first + count).collect();
         let labels: Vec<_> = own
             .iter()
-            .map(|row| row.is_multiple_of(LABELLED + 1).then_some(truth[*row]))
+            .map(|row| row.is_multiple_of(labelled).then_some(truth[*row]))
             .collect();
         shape.push((*count, labels.iter().flatten().count()));
         let labelling = Labelling::new(CLASSES, labels)?;

@@ -31,6 +31,12 @@ const FEATURES: usize = 256;
 /// Most neighbours in runs that measure: the smallest has more rows.
 const NEIGHBOURS: usize = 100;
 
+/// One row in so many is labelled in most runs that measure: each class in its turn.
+const LABELLED: usize = 11;
+
+/// Rows of all clients above which the server is taken to solve by iteration.
+const ITERATED: usize = 30_000;
+
 /// The costs of the kinds of work in each phase, for the server and for a client.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Costs {
@@ -199,6 +205,11 @@ impl Calibration {
         if shape.slots.is_some() {
             self.cells(&mut costs, params, features)?;
         }
+        if shape.all().iter().sum::<usize>() > ITERATED {
+            let what = format!("iteration, {} neighbours", params.neighbours);
+            let own = self.of(&what, || iteration(params))?;
+            costs.server.extend(own.server);
+        }
         Ok(costs)
     }
 
@@ -271,7 +282,7 @@ fn label(params: &Params, features: usize) -> Result<Costs, Failure> {
         _ => REPEATS,
     };
     for rows in shapes(params.backend) {
-        samples.run(&job(params), &rows, features, repeats)?;
+        samples.run(&job(params), &rows, features, LABELLED, repeats)?;
     }
     // What the server solves grows faster than rows, and is the same with every backend.
     let solved = Params {
@@ -281,7 +292,7 @@ fn label(params: &Params, features: usize) -> Result<Costs, Failure> {
     };
     let mut large = Samples::default();
     for rows in [[500; 3], [1500; 3], [5000; 3]] {
-        large.run(&job(&solved), &rows, features, 1)?;
+        large.run(&job(&solved), &rows, features, LABELLED, 1)?;
     }
     for phase in [label::phases::GRAPH, label::phases::INFLUENCE] {
         let key = (Side::Server, phase.id);
@@ -290,6 +301,31 @@ fn label(params: &Params, features: usize) -> Result<Costs, Failure> {
             .insert(key, large.0.remove(&key).unwrap_or_default());
     }
     Ok(samples.costs())
+}
+
+/// What the server solves by iteration, where vectors fit no cache.
+fn iteration(params: &Params) -> Result<Costs, Failure> {
+    let job = label::Job {
+        params: Params {
+            backend: Backend::Clear,
+            bits: 256,
+            trust: Trust::SemiHonest,
+            min_clients: 3,
+            ..*params
+        },
+        cells: 250,
+        probes: 3,
+        ..label::Job::default()
+    };
+    let mut samples = Samples::default();
+    samples.run(&job, &[33_000; 3], clouds::FEATURES, 501, 1)?;
+    let id = label::phases::INFLUENCE.id;
+    let mut costs = Costs::default();
+    // Each labelled row has a column for all rows.
+    for (amounts, took) in samples.0.remove(&(Side::Server, id)).unwrap_or_default() {
+        costs.server.insert(id, vec![0.0, took / amounts[1]]);
+    }
+    Ok(costs)
 }
 
 /// Few cells, with enough rows for the noise. What follows them is as short as it can be.
@@ -315,21 +351,24 @@ fn cells(params: &Params, features: usize) -> Result<Costs, Failure> {
         (12, [1000, 2000, 1800]),
         (5, [500, 1200, 300]),
     ] {
-        samples.run(&job(cells), &rows, features, REPEATS)?;
+        samples.run(&job(cells), &rows, features, LABELLED, REPEATS)?;
     }
     Ok(samples.costs())
 }
 
 impl Samples {
-    /// Runs label propagation with so many rows of each client, and adds what it took.
+    /// Runs label propagation with so many rows of each client, one in `labelled` with a label,
+    /// and adds what it took.
     fn run(
         &mut self,
         job: &label::Job,
         rows: &[usize],
         features: usize,
+        labelled: usize,
         repeats: usize,
     ) -> Result<(), Failure> {
-        let (clients, shape) = clouds::deal_unevenly(rows, features).map_err(Failure::data)?;
+        let dealt = clouds::deal_unevenly(rows, features, labelled);
+        let (clients, shape) = dealt.map_err(Failure::data)?;
         let params = &job.params;
         let shape = shape.of(job, features).map_err(Failure::data)?;
         let group = Group::new(params.trust, rows.len());
