@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Cycles of a distance on a processor, computed from a run under qemu and not measured.
 
-    python3 scripts/distances.py aarch64-unknown-linux-gnu neoverse-v2 [BACKEND ...]
+    python3 scripts/distances.py aarch64-unknown-linux-gnu neoverse-v2,neoverse-v1 [BACKEND ...]
     python3 scripts/distances.py x86_64-unknown-linux-gnu znver4 [BACKEND ...]
 
 It runs `undertone bench distances` under qemu, where a plugin (`blocks.c`) counts how often each
@@ -95,38 +95,46 @@ def cycles(blocks: list[Block], target: str, processor: str) -> list[float]:
     return [found.get(at, float(len(block))) for at, (_, block) in enumerate(blocks)]
 
 
-def repetition(program: Path, target: str, processor: str, backend: str, level: str) -> float:
-    """Cycles of a repetition, for each distance."""
+def repetition(program: Path, target: str, backend: str, level: str) -> Counter[Block]:
+    """How often a repetition runs each block. Few that run seldom are left out."""
     counts = run(target, program, backend, 2, level)
     counts.subtract(run(target, program, backend, 1, level))
-    distances = ROWS[backend] ** 2
     # Symbols of the C library are not in the program.
     weights = {block: n * len(block[1]) for block, n in counts.items() if block[0] != "?"}
-    total, seen, kept = sum(weights.values()), 0, []
+    total, seen = sum(weights.values()), 0
+    kept: Counter[Block] = Counter()
     for block in sorted(weights, key=weights.__getitem__, reverse=True):
         if seen > (1 - REST) * total:
             break
         seen += weights[block]
-        kept.append(block)
+        kept[block] = counts[block]
+    print(f"    {total / ROWS[backend] ** 2:10.1f}  instructions", file=sys.stderr)
+    return kept
+
+
+def distance(counts: Counter[Block], target: str, processor: str, backend: str) -> float:
+    """The cycles of the blocks of a repetition, for each distance."""
     by: Counter[str] = Counter()
-    for block, each in zip(kept, cycles(kept, target, processor), strict=True):
-        by[block[0]] += counts[block] * each / distances
-    print(f"    {total / distances:10.1f}  instructions", file=sys.stderr)
+    for block, each in zip(counts, cycles(list(counts), target, processor), strict=True):
+        by[block[0]] += counts[block] * each / ROWS[backend] ** 2
     for symbol, share in by.most_common(8):
         print(f"    {share:10.1f}  {symbol}", file=sys.stderr)
     return sum(by.values())
 
 
-def main(target: str, processor: str, *backends: str) -> None:
+def main(target: str, processors: str, *backends: str) -> None:
     program = build(target)
+    names = processors.split(",")
     for level in ("neon" if target.startswith("aarch64") else "avx2", "portable"):
         # In the clear the server's work is that of the comparison.
-        clear = repetition(program, target, processor, "clear", level) / 2
-        for backend in backends or ROWS:
-            took = clear
-            if backend != "clear":
-                took = repetition(program, target, processor, backend, level) - clear
-            print(f"{backend:6} {level:9} {took:10.1f} cycles a distance", flush=True)
+        clear: dict[str, float] = {}
+        for backend in ("clear", *(backend for backend in backends or ROWS if backend != "clear")):
+            counts = repetition(program, target, backend, level)
+            for name in names:
+                took = distance(counts, target, name, backend)
+                clear.setdefault(name, took / 2)
+                took -= clear[name]
+                print(f"{backend:6} {level:9} {name:12} {took:10.1f} cycles a distance", flush=True)
 
 
 if __name__ == "__main__":

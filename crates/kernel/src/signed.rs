@@ -19,9 +19,6 @@ pub const MAX_LENGTH: usize = 2048;
 /// Small numbers are from −`MOST` to `MOST`: two products by bytes fit 16 bits.
 pub const MOST: i8 = 64;
 
-/// NEON adds two of 16 numbers of a register to a lane of 16 bits, for each register of a row.
-const _: () = assert!(2 * MOST as usize * (MAX_LENGTH / 16) <= i16::MAX as usize);
-
 /// Rows of unsigned numbers.
 #[derive(Debug, Clone)]
 pub struct Rows {
@@ -260,6 +257,7 @@ unsafe fn neon<const PLANES: usize>(planes: &[u8], columns: [&[u8]; 4]) -> [u32;
     assert!(planes.len() == PLANES * stride && stride.is_multiple_of(LINE));
     assert!(columns.iter().all(|column| column.len() == stride));
     let mut sums = [[vdupq_n_s32(0); PLANES]; 4];
+    // A lane of 16 bits takes two numbers of each of `MAX_LENGTH / 16` registers: at most 2·64·128.
     let mut totals = [vdupq_n_s16(0); 4];
     for at in (0..stride).step_by(16) {
         // SAFETY: every plane and column has `stride` bytes, and `at + 16 <= stride`.

@@ -47,7 +47,7 @@ pub struct Entry {
 #[derive(Debug, Clone)]
 pub struct Roster {
     entries: Arc<[Entry]>,
-    pins: Pins,
+    pins: Arc<Pins>,
     peers: Arc<Peers>,
 }
 
@@ -175,7 +175,7 @@ impl Roster {
         let peers: Peers = entries.iter().enumerate().map(peer).collect();
         Ok(Self {
             entries: entries.into(),
-            pins,
+            pins: pins.into(),
             peers: peers.into(),
         })
     }

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
 
 use ed25519_dalek::pkcs8::spki::der::pem::LineEnding;
 use ed25519_dalek::pkcs8::{DecodePrivateKey, EncodePrivateKey};
@@ -87,11 +86,10 @@ pub struct NotAKey {
     pub who: PartyId,
 }
 
-/// The public identities of the clients of a run. They come from elsewhere than the server. Clones
-/// share one list.
+/// The public identities of the clients of a run. They come from elsewhere than the server.
 #[derive(Debug, Clone, Default)]
 pub struct Pins {
-    keys: Arc<BTreeMap<PartyId, VerifyingKey>>,
+    keys: BTreeMap<PartyId, VerifyingKey>,
 }
 
 impl Pins {
@@ -111,15 +109,16 @@ impl Pins {
             }
             keys.insert(who, key);
         }
-        Ok(Self { keys: keys.into() })
+        Ok(Self { keys })
     }
 
     /// The pins of `clients` alone.
     #[must_use]
     pub fn only(&self, clients: &[PartyId]) -> Self {
-        let key = |who: &PartyId| Some((*who, *self.keys.get(who)?));
-        let keys: BTreeMap<_, _> = clients.iter().filter_map(key).collect();
-        Self { keys: keys.into() }
+        let keys = self.keys.iter().filter(|(who, _)| clients.contains(who));
+        Self {
+            keys: keys.map(|(who, key)| (*who, *key)).collect(),
+        }
     }
 
     /// The number of pinned clients.

@@ -1,5 +1,6 @@
 //! Digests of whole transcripts. They change if a kernel or a protocol sends other bytes.
 
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use schemars::JsonSchema;
@@ -21,14 +22,16 @@ use crate::{Error, File, Hex, hex};
 use undertone_tests::kept::Kept;
 use undertone_tests::{random_clients, simulation, sums};
 
-/// The messages of a run, in the order in which a network without delay delivers them.
+/// The messages of a run. Messages of different links may come in any order, for instance because
+/// more threads do more of them at a time, so each link has its own digest.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Transcript {
     what: String,
     messages: usize,
     bytes: usize,
-    /// SHA-256 over sender (4), receiver (4), phase (1), length (8) and payload of each message.
+    /// SHA-256 over each link's sender (4), receiver (4) and SHA-256, in the order of senders and
+    /// then of receivers. That of a link is over phase (1), length (8) and payload of its messages.
     sha256: Hex,
 }
 
@@ -36,22 +39,29 @@ fn record(
     what: String,
     run: impl FnOnce(Network<'_>) -> Result<(), Error>,
 ) -> Result<Transcript, Error> {
-    let state = Mutex::new((Sha256::new(), 0, 0));
+    let links = Mutex::new(BTreeMap::<_, (Sha256, usize, usize)>::new());
     let network = Network::new().intercept(|from: PartyId, to: PartyId, frame| {
-        if let Ok(mut state) = state.lock() {
+        if let Ok(mut links) = links.lock() {
             let payload = &frame[HEADER_LEN..];
-            state.0.update(from.to_wire().to_le_bytes());
-            state.0.update(to.to_wire().to_le_bytes());
-            state.0.update([frame[4]]);
-            state.0.update((payload.len() as u64).to_le_bytes());
-            state.0.update(payload);
-            (state.1, state.2) = (state.1 + 1, state.2 + payload.len());
+            let (digest, messages, bytes) =
+                links.entry((from.to_wire(), to.to_wire())).or_default();
+            digest.update([frame[4]]);
+            digest.update((payload.len() as u64).to_le_bytes());
+            digest.update(payload);
+            (*messages, *bytes) = (*messages + 1, *bytes + payload.len());
         }
     });
     run(network)?;
-    let (digest, messages, bytes) = state
+    let links = links
         .into_inner()
         .map_err(|_| Error::Missing("the digest"))?;
+    let (mut digest, mut messages, mut bytes) = (Sha256::new(), 0, 0);
+    for ((from, to), link) in links {
+        digest.update(from.to_le_bytes());
+        digest.update(to.to_le_bytes());
+        digest.update(link.0.finalize());
+        (messages, bytes) = (messages + link.1, bytes + link.2);
+    }
     Ok(Transcript {
         what,
         messages,
