@@ -28,7 +28,6 @@ pub mod transfers;
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-use rayon::prelude::*;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
 use serde_json::Value;
@@ -238,33 +237,30 @@ fn is_short(value: &Value) -> bool {
     }
 }
 
-/// Makes all files, on all cores.
+/// Makes all files.
 ///
 /// # Errors
 /// Never.
 pub fn make() -> Result<Vec<File>, Error> {
-    let makers: [fn() -> Result<Vec<File>, Error>; 20] = [
-        primitives::files,
-        jobs::files,
-        channels::files,
-        sums::files,
-        rounds::files,
-        transfers::files,
-        paillier::files,
-        distances::files,
-        lwe::files,
-        labels::files,
-        scaling::files,
-        cells::files,
-        train::files,
-        garble::files,
-        cotrain::files,
-        pssl::files,
-        series::files,
-        graph_network::files,
-        fedgraph::files,
-        digests::files,
-    ];
-    let made: Result<Vec<_>, Error> = makers.par_iter().map(|make| make()).collect();
-    Ok(made?.into_iter().flatten().collect())
+    let mut all = primitives::files()?;
+    all.extend(jobs::files()?);
+    all.extend(channels::files()?);
+    all.extend(sums::files()?);
+    all.extend(rounds::files()?);
+    all.extend(transfers::files()?);
+    all.extend(paillier::files()?);
+    all.extend(distances::files()?);
+    all.extend(lwe::files()?);
+    all.extend(labels::files()?);
+    all.extend(scaling::files()?);
+    all.extend(cells::files()?);
+    all.extend(train::files()?);
+    all.extend(garble::files()?);
+    all.extend(cotrain::files()?);
+    all.extend(pssl::files()?);
+    all.extend(series::files()?);
+    all.extend(graph_network::files()?);
+    all.extend(fedgraph::files()?);
+    all.extend(digests::files()?);
+    Ok(all)
 }
