@@ -206,8 +206,9 @@ impl Calibration {
             self.cells(&mut costs, params, features)?;
         }
         if shape.all().iter().sum::<usize>() > ITERATED {
-            let what = format!("iteration, {} neighbours", params.neighbours);
-            let own = self.of(&what, || iteration(params))?;
+            let neighbours = params.neighbours.min(NEIGHBOURS);
+            let what = format!("iteration, {neighbours} neighbours");
+            let own = self.of(&what, || iteration(params, neighbours))?;
             costs.server.extend(own.server);
         }
         Ok(costs)
@@ -304,9 +305,10 @@ fn label(params: &Params, features: usize) -> Result<Costs, Failure> {
 }
 
 /// What the server solves by iteration, where vectors fit no cache.
-fn iteration(params: &Params) -> Result<Costs, Failure> {
+fn iteration(params: &Params, neighbours: usize) -> Result<Costs, Failure> {
     let job = label::Job {
         params: Params {
+            neighbours,
             backend: Backend::Clear,
             bits: 256,
             trust: Trust::SemiHonest,
