@@ -860,7 +860,7 @@ def test_bytes_are_codes_only_if_they_are_said_to_be(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("cells", [{}, {"cells": 8, "probes": 2}])
 def test_labels_by_replay_are_as_good_as_in_one_process(
-    cells: dict[str, int], digits: Callable[..., Any], tmp_path: Path
+    cells: dict[str, Any], digits: Callable[..., Any], tmp_path: Path
 ) -> None:
     rows, known, truth = digits(5, 0.1, 0)
     found: dict[int, undertone.Labels] = {}
