@@ -51,7 +51,10 @@ case "$1 $2" in
     if has phe; then less+=(--key-bits 2048); fi
     set -- "${@/1000000/10000}"
     if has --only-network; then set -- "${@/#[0-9]*00/5}"; set -- "${@/#20/3}"; less=(); fi
-    if has --bits || has --only-network; then :; elif has --values; then less=(--repeat 2); else less+=(--bits 256); fi ;;
+    if has --bits || has --only-network; then :
+    elif has --values; then less=(--repeat 2)
+    else less+=(--bits 256)
+    fi ;;
   plan*) less=(--no-times) ;;
   sum*) set -- "${@/100000/1000}" ;; # its output is compared elsewhere, in full
   record*|join*) less=(--accept volatile-record) ;;
