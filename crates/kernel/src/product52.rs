@@ -145,8 +145,8 @@ unsafe fn avx2(rows: &[Eight], panel: &[Panel], out: &mut [Panel; LANES]) {
     }
 }
 
-/// Two columns at a time, cut into halves. Their 16 sums, modulo 2⁶⁴, four registers of a row and
-/// one of columns fill 21 of 32 registers.
+/// Two columns at a time, cut into halves. Their 16 sums, modulo 2⁶⁴, a row's four registers and
+/// one of columns fill 21 of 32.
 #[cfg(target_arch = "aarch64")]
 #[target_feature(enable = "neon")]
 unsafe fn neon(rows: &[Eight], panel: &[Panel], out: &mut [Panel; LANES]) {

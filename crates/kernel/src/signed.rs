@@ -257,7 +257,7 @@ unsafe fn neon<const PLANES: usize>(planes: &[u8], columns: [&[u8]; 4]) -> [u32;
     assert!(planes.len() == PLANES * stride && stride.is_multiple_of(LINE));
     assert!(columns.iter().all(|column| column.len() == stride));
     let mut sums = [[vdupq_n_s32(0); PLANES]; 4];
-    // A lane of 16 bits takes two numbers of each of `MAX_LENGTH / 16` registers: at most 2·64·128.
+    // A lane takes two numbers of each of `MAX_LENGTH / 16` registers: at most 2·64·128.
     let mut totals = [vdupq_n_s16(0); 4];
     for at in (0..stride).step_by(16) {
         // SAFETY: every plane and column has `stride` bytes, and `at + 16 <= stride`.
