@@ -70,12 +70,26 @@ fn record(
     })
 }
 
+/// Runs that are to be recorded.
+#[derive(Default)]
+struct Runs(Vec<Box<dyn FnOnce() -> Result<Transcript, Error> + Send>>);
+
+impl Runs {
+    fn add(
+        &mut self,
+        what: String,
+        run: impl FnOnce(Network<'_>) -> Result<(), Error> + Send + 'static,
+    ) {
+        self.0.push(Box::new(move || record(what, run)));
+    }
+}
+
 /// The file of these digests.
 ///
 /// # Errors
 /// Never.
 pub fn files() -> Result<Vec<File>, Error> {
-    let mut all = Vec::new();
+    let mut runs = Runs::default();
     for backend in Backend::ALL {
         let params = Params {
             bits: 300,
@@ -85,13 +99,10 @@ pub fn files() -> Result<Vec<File>, Error> {
             ..Params::default()
         };
         let clients = random_clients(&[21, 33, 0, 18], 300, 1)?;
-        all.push(record(
-            format!("label propagation, {backend}"),
-            |network| {
-                simulation(params, clients).run_over(network)?;
-                Ok(())
-            },
-        )?);
+        runs.add(format!("label propagation, {backend}"), move |network| {
+            simulation(params, clients).run_over(network)?;
+            Ok(())
+        });
     }
     for backend in Backend::ALL {
         let params = Params {
@@ -102,10 +113,10 @@ pub fn files() -> Result<Vec<File>, Error> {
             ..Params::default()
         };
         let what = format!("label propagation with cells, {backend}");
-        all.push(record(what, |network| {
+        runs.add(what, move |network| {
             crate::cells::simulation(params)?.run_over(network)?;
             Ok(())
-        })?);
+        });
     }
     for trust in [Trust::SemiHonest, Trust::MaliciousServer] {
         let rows = [1, 2, 0, 5];
@@ -114,16 +125,16 @@ pub fn files() -> Result<Vec<File>, Error> {
             ..sums::rules(&rows, 3, 2)
         };
         let clients = sums::contributions::<u64>(&rules, &rows, 1);
-        all.push(record(format!("sum, {trust:?}"), |network| {
+        runs.add(format!("sum, {trust:?}"), move |network| {
             sums::simulation(rules, clients).run_over(network)?;
             Ok(())
-        })?);
+        });
     }
-    all.push(record("a graph between pairs".into(), |network| {
+    runs.add("a graph between pairs".into(), move |network| {
         let mut simulation = undertone_tests::pssl::simulation(4, |_| ());
         simulation.run(network)?;
         Ok(())
-    })?);
+    });
     for (cut, predict) in [
         (Cut::Embeddings, Predict::Vote),
         (Cut::Server, Predict::Vote),
@@ -131,11 +142,11 @@ pub fn files() -> Result<Vec<File>, Error> {
         (Cut::Client, Predict::Graph),
     ] {
         let what = format!("a graph network, cut {cut}, predict {predict}");
-        all.push(record(what, |network| {
+        runs.add(what, move |network| {
             let change = |job: &mut Job| job.predict = predict;
             undertone_tests::fedgraph::simulation(5, cut, change).run(network)?;
             Ok(())
-        })?);
+        });
     }
     for (f, security) in [1, 2, 4, 8]
         .into_iter()
@@ -148,11 +159,11 @@ pub fn files() -> Result<Vec<File>, Error> {
             seed: Seed::from_bytes([5; 32]),
         };
         let what = format!("20000 transfers, f = {f}, {security:?}");
-        all.push(record(what, |mut network| {
+        runs.add(what, move |mut network| {
             let (mut sender, mut receiver) = transfers.parties(|_| (), |_| ());
             network.run(&mut [&mut sender as &mut dyn Node, &mut receiver])?;
             Ok(())
-        })?);
+        });
     }
     for (backend, bits) in [
         (Backend::Psm, 4096usize),
@@ -176,14 +187,19 @@ pub fn files() -> Result<Vec<File>, Error> {
             sink: Kept::default(),
             seed: Seed::from_bytes([7; 32]),
         };
-        all.push(record(
+        runs.add(
             format!("distances, {backend}, {bits} bits"),
-            |network| {
+            move |network| {
                 distances.run_over(network)?;
                 Ok(())
             },
-        )?);
+        );
     }
     let place = "none: digests of all that this library sends, to detect changes";
-    crate::files("digest", place, all, Vec::<Nothing>::new())
+    crate::files(
+        "digest",
+        place,
+        crate::together(runs.0)?,
+        Vec::<Nothing>::new(),
+    )
 }

@@ -27,6 +27,8 @@ pub mod transfers;
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
+use std::panic::resume_unwind;
+use std::thread::{self, ScopedJoinHandle};
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
@@ -237,30 +239,46 @@ fn is_short(value: &Value) -> bool {
     }
 }
 
+/// What all of `makers` make, in their order. Each has a thread of its own.
+fn together<T: Send, M: FnOnce() -> Result<T, Error> + Send>(
+    makers: impl IntoIterator<Item = M>,
+) -> Result<Vec<T>, Error> {
+    thread::scope(|scope| {
+        let spawn = |maker: M| scope.spawn(maker);
+        let threads: Vec<_> = makers.into_iter().map(spawn).collect();
+        let join = |thread: ScopedJoinHandle<'_, Result<T, Error>>| {
+            thread.join().unwrap_or_else(|panic| resume_unwind(panic))
+        };
+        threads.into_iter().map(join).collect()
+    })
+}
+
 /// Makes all files.
 ///
 /// # Errors
 /// Never.
 pub fn make() -> Result<Vec<File>, Error> {
-    let mut all = primitives::files()?;
-    all.extend(jobs::files()?);
-    all.extend(channels::files()?);
-    all.extend(sums::files()?);
-    all.extend(rounds::files()?);
-    all.extend(transfers::files()?);
-    all.extend(paillier::files()?);
-    all.extend(distances::files()?);
-    all.extend(lwe::files()?);
-    all.extend(labels::files()?);
-    all.extend(scaling::files()?);
-    all.extend(cells::files()?);
-    all.extend(train::files()?);
-    all.extend(garble::files()?);
-    all.extend(cotrain::files()?);
-    all.extend(pssl::files()?);
-    all.extend(series::files()?);
-    all.extend(graph_network::files()?);
-    all.extend(fedgraph::files()?);
-    all.extend(digests::files()?);
-    Ok(all)
+    let makers = [
+        primitives::files,
+        jobs::files,
+        channels::files,
+        sums::files,
+        rounds::files,
+        transfers::files,
+        paillier::files,
+        distances::files,
+        lwe::files,
+        labels::files,
+        scaling::files,
+        cells::files,
+        train::files,
+        garble::files,
+        cotrain::files,
+        pssl::files,
+        series::files,
+        graph_network::files,
+        fedgraph::files,
+        digests::files,
+    ];
+    Ok(together(makers)?.into_iter().flatten().collect())
 }
