@@ -250,10 +250,11 @@ pub fn client_work(params: &Params, shape: &Shape, group: &Group, place: usize) 
     // Pairs in which it has more rows, and those in which it has fewer: the two roles of the
     // backends between clients.
     let mut pairs = [[0.0; 2]; 2];
-    // Its own rows it compares all at once.
-    let mut compares = [times(params, shape), m, m * m, 0.0, 0.0, 0.0, 0.0];
+    let mut slots = 0.0;
+    let mut compares = [0.0; 4];
     for (rows, count) in compared(shape) {
         let (own, count) = (rows[place] as f64, count as f64);
+        slots += count * own;
         let mut roles = [0.0; 2];
         for (other, theirs) in rows.iter().enumerate() {
             if other != place && theirs * rows[place] > 0 {
@@ -265,10 +266,16 @@ pub fn client_work(params: &Params, shape: &Shape, group: &Group, place: usize) 
         }
         let [more, fewer] = roles;
         let each = [more, own * more, fewer, own * fewer];
-        compares[3..]
-            .iter_mut()
-            .zip(each)
-            .for_each(|(sum, each)| *sum += count * each);
+        for (sum, each) in compares.iter_mut().zip(each) {
+            *sum += count * each;
+        }
+    }
+    // Its own rows it compares all at once.
+    let mut distances = vec![times(params, shape), slots, m * m];
+    match params.backend {
+        // The server compares the others.
+        Backend::Clear | Backend::Sketch | Backend::Psm => {}
+        _ => distances.extend(compares),
     }
     let [more, fewer] = pairs;
     let depth = shape.classes.next_power_of_two().ilog2();
@@ -281,7 +288,7 @@ pub fn client_work(params: &Params, shape: &Shape, group: &Group, place: usize) 
             [1.0, transfers, more[0], more[1], fewer[0], fewer[1]],
         ),
         Work::new(phases::CODES, [1.0, m]),
-        Work::new(phases::DISTANCES, compares),
+        Work::new(phases::DISTANCES, distances),
         Work::new(phases::INFLUENCE, [1.0, labelled as f64 * u]),
         Work::new(KEYS, [1.0, p as f64]),
         Work::new(SHARES, [1.0, k]),

@@ -53,7 +53,7 @@ pub struct Work {
 }
 
 impl Work {
-    pub(crate) fn new<const N: usize>(phase: Phase, amounts: [f64; N]) -> Self {
+    pub(crate) fn new(phase: Phase, amounts: impl Into<Vec<f64>>) -> Self {
         Self {
             phase,
             amounts: amounts.into(),

@@ -37,6 +37,9 @@ const LABELLED: usize = 11;
 /// Rows of all clients above which the server is taken to solve by iteration.
 const ITERATED: usize = 30_000;
 
+/// Changes with the kinds of work: costs of other kinds are measured anew.
+const KINDS: u32 = 2;
+
 /// The costs of the kinds of work in each phase, for the server and for a client.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Costs {
@@ -159,7 +162,7 @@ impl Calibration {
         measure: impl FnOnce() -> Result<Costs, Failure>,
     ) -> Result<Costs, Failure> {
         let key = format!(
-            "{what}, {}, {}, {} threads, version {}",
+            "{what}, {}, {}, {} threads, version {}.{KINDS}",
             processor(),
             simd(),
             rayon::current_num_threads(),
