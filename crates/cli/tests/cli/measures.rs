@@ -297,6 +297,8 @@ fn distances_are_measured() {
         let arguments = [
             "bench",
             "distances",
+            "--key-bits",
+            "2048",
             "--backend",
             backend,
             "--clients",
