@@ -311,7 +311,7 @@ fn refused_slots() -> Result<Vec<RefusedSlots>, Error> {
 /// Never.
 pub fn files() -> Result<Vec<File>, Error> {
     let mut rng = Prg::new(&[40; 32]);
-    let (mut keys, mut cases, mut primes) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut keys, mut primes) = (Vec::new(), Vec::new());
     for bits in [2048, 3072] {
         let secret = SecretKey::generate(bits, Default::default(), &mut rng)?;
         let [p, q] = secret.expose_primes();
@@ -321,9 +321,10 @@ pub fn files() -> Result<Vec<File>, Error> {
             q: number(&q),
             n: number(&(&p * &q)),
         });
-        cases.push(case(&p, &q)?);
         primes.push((p, q));
     }
+    let cases = primes.iter().map(|(p, q)| move || Ok(case(p, q)?));
+    let cases = crate::together(cases)?;
     let (p, q) = &primes[0];
     let place = "docs/spec/paillier.md";
     let mut all = crate::files("paillier-key", place, keys, refused_keys(p, q)?)?;
