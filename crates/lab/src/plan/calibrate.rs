@@ -309,7 +309,8 @@ fn label(params: &Params, features: usize) -> Result<Costs, Failure> {
     Ok(samples.costs())
 }
 
-/// What the server solves by iteration, where vectors fit no cache.
+/// What the server does with so many rows that neither the graph nor vectors fit a cache: it solves
+/// by iteration.
 fn iteration(params: &Params, neighbours: usize) -> Result<Costs, Failure> {
     let job = label::Job {
         params: Params {
@@ -326,11 +327,15 @@ fn iteration(params: &Params, neighbours: usize) -> Result<Costs, Failure> {
     };
     let mut samples = Samples::default();
     samples.run(&job, &[33_000; 3], clouds::FEATURES, 501, 1)?;
-    let id = label::phases::INFLUENCE.id;
     let mut costs = Costs::default();
-    // Each labelled row has a column for all rows.
-    for (amounts, took) in samples.0.remove(&(Side::Server, id)).unwrap_or_default() {
-        costs.server.insert(id, vec![0.0, took / amounts[1]]);
+    // Each row has its neighbours, and each labelled row a column for all rows.
+    for (phase, kind) in [(label::phases::GRAPH, 0), (label::phases::INFLUENCE, 1)] {
+        let key = (Side::Server, phase.id);
+        for (amounts, took) in samples.0.remove(&key).unwrap_or_default() {
+            let mut kinds = vec![0.0; kind];
+            kinds.push(took / amounts[kind]);
+            costs.server.insert(phase.id, kinds);
+        }
     }
     Ok(costs)
 }
