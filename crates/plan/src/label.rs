@@ -247,8 +247,12 @@ pub fn client_work(params: &Params, shape: &Shape, group: &Group, place: usize) 
         Variant::Balanced => classes,
         _ => 0.0,
     };
-    // Pairs in which it has more rows, and those in which it has fewer: the two roles of the
-    // backends between clients.
+    // The two roles in a pair of clients. With `psm` the one before the other masks less; with the
+    // others the one with more rows evaluates.
+    let role = |other: usize, own: usize, theirs: usize| match params.backend {
+        Backend::Psm => usize::from(other < place),
+        _ => usize::from((own, other) < (theirs, place)),
+    };
     let mut pairs = [[0.0; 2]; 2];
     let mut slots = 0.0;
     let mut compares = [0.0; 4];
@@ -258,7 +262,7 @@ pub fn client_work(params: &Params, shape: &Shape, group: &Group, place: usize) 
         let mut roles = [0.0; 2];
         for (other, theirs) in rows.iter().enumerate() {
             if other != place && theirs * rows[place] > 0 {
-                let role = usize::from((rows[place], other) < (*theirs, place));
+                let role = role(other, rows[place], *theirs);
                 pairs[role][0] += count;
                 pairs[role][1] += count * rows[place].min(*theirs) as f64;
                 roles[role] += *theirs as f64;
@@ -274,7 +278,7 @@ pub fn client_work(params: &Params, shape: &Shape, group: &Group, place: usize) 
     let mut distances = vec![times(params, shape), slots, m * m];
     match params.backend {
         // The server compares the others.
-        Backend::Clear | Backend::Sketch | Backend::Psm => {}
+        Backend::Clear | Backend::Sketch => {}
         _ => distances.extend(compares),
     }
     let [more, fewer] = pairs;
