@@ -34,7 +34,10 @@ case "$1 $2" in
   costs*) less=(--longest 0.05); has --quick || less+=(--quick) ;;
   "bench distances")
     less=(--repeat 1 --rows 30)
-    if has phe; then less=(--repeat 1 --rows 8); fi ;;
+    if has phe; then
+      less=(--repeat 1 --rows 8)
+      has --key-bits || less+=(--key-bits 2048)
+    fi ;;
   "bench cells") set -- bench cells; less=(--rows 800 --cells 2 --probes 1 --bits 256) ;;
   "bench clients") set -- "${@/200,1000/3,5}"; less=(--rows 20) ;;
   "bench pipeline") less=(--repeat 1 --rows 300 --labelled 30) ;;
