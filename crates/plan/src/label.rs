@@ -247,8 +247,8 @@ pub fn client_work(params: &Params, shape: &Shape, group: &Group, place: usize) 
         Variant::Balanced => classes,
         _ => 0.0,
     };
-    // The two roles in a pair of clients. With `psm` the one before the other masks less; with the
-    // others the one with more rows evaluates.
+    // The two roles in a pair of clients. With `psm` the first multiplies by its bits, and the
+    // second by masked numbers. With the backends between clients the one with more rows evaluates.
     let role = |other: usize, own: usize, theirs: usize| match params.backend {
         Backend::Psm => usize::from(other < place),
         _ => usize::from((own, other) < (theirs, place)),
