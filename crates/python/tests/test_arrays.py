@@ -274,7 +274,7 @@ TAKERS: list[Callable[[Any], object]] = [
 ]
 
 
-@pytest.mark.parametrize(("of", "error", "text"), UNUSABLE, ids=lambda one: str(one)[:30])
+@pytest.mark.parametrize(("of", "error", "text"), UNUSABLE, ids=[text for _, _, text in UNUSABLE])
 def test_arrays_that_are_no_features_are_named(
     of: Callable[[Any], Any], error: type[Exception], text: str
 ) -> None:

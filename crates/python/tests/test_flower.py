@@ -862,7 +862,7 @@ def test_bytes_are_codes_only_if_they_are_said_to_be(tmp_path: Path) -> None:
 def test_labels_by_replay_are_as_good_as_in_one_process(
     cells: dict[str, Any], digits: Callable[..., Any], tmp_path: Path
 ) -> None:
-    rows, known, truth = digits(5, 0.1, 0)
+    rows, known, truth = ([of[:100] for of in dealt] for dealt in digits(5, 0.2, 0))
     found: dict[int, undertone.Labels] = {}
 
     def load(context: Context) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -879,8 +879,8 @@ def test_labels_by_replay_are_as_good_as_in_one_process(
 
     app = ClientApp(mods=[secure(**RULES)])
     app.query("undertone")(taking_part(make, save, record=SIMULATED))
-    propagate(FakeGrid(app, 5, tmp_path), classes=10, bits=4096, **cells)
-    here = undertone.label(rows, known, **cells)
+    propagate(FakeGrid(app, 5, tmp_path), classes=10, bits=1024, **cells)
+    here = undertone.label(rows, known, bits=1024, **cells)
 
     def right(labels: list[NDArray[Any]]) -> float:
         hidden = [y[k < 0] == t[k < 0] for y, k, t in zip(labels, known, truth, strict=True)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -598,10 +599,21 @@ def test_the_command(tmp_path: Path, data: Path) -> None:
     assert done.returncode == 0 and "processes over TLS" in done.stdout, done.stderr
 
 
+@pytest.mark.slow
 def test_the_experiment_of_the_readme(data: Path) -> None:
     found = undertone.experiment(data / "digits.npz")
     assert str(found) == (
         "together 96.54 ± 1.06, each client alone 82.50 ± 2.50 (% of hidden rows, 10 runs)"
     )
+
+
+def test_an_experiment_reports_means_and_deviations(data: Path) -> None:
+    found = undertone.experiment(data / "wine.npz", runs=2)
+    assert re.fullmatch(
+        r"together \d+\.\d\d ± \d\.\d\d, each client alone \d+\.\d\d ± \d+\.\d\d "
+        r"\(% of hidden rows, 2 runs\)",
+        str(found),
+    )
+    assert found.accuracy > 0.8
     with pytest.raises(undertone.UndertoneError, match="missing.npz"):
         undertone.experiment("missing.npz")
