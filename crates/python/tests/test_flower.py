@@ -858,7 +858,7 @@ def test_bytes_are_codes_only_if_they_are_said_to_be(tmp_path: Path) -> None:
     assert np.array_equal(apart[True], due) and not np.array_equal(apart[False], due)
 
 
-@pytest.mark.parametrize("cells", [{}, {"cells": 8, "probes": 2}])
+@pytest.mark.parametrize("cells", [{}, {"cells": 2, "probes": 1}])
 def test_labels_by_replay_are_as_good_as_in_one_process(
     cells: dict[str, Any], digits: Callable[..., Any], tmp_path: Path
 ) -> None:
@@ -887,8 +887,8 @@ def test_labels_by_replay_are_as_good_as_in_one_process(
         return float(np.mean(np.concatenate(hidden)))
 
     there = right([found[index].labels for index in range(5)])
-    assert there > 0.93
-    assert there == pytest.approx(right(list(here)), abs=0.02)
+    assert there > 0.85
+    assert there == pytest.approx(right(list(here)), abs=0.05)
 
 
 def test_a_record_in_memory_survives_from_message_to_message(tmp_path: Path) -> None:
