@@ -113,7 +113,7 @@ impl Grid {
             backend: Backend::default(),
             suite: Suite::Aes128Ctr,
             clients: if quick { 3 } else { 5 },
-            rows: if quick { 40 } else { 200 },
+            rows: if quick { 60 } else { 200 },
             features: clouds::FEATURES,
             bits: if quick { 512 } else { 4096 },
             key_bits: if quick { 2048 } else { paillier::DEFAULT_BITS },
@@ -121,7 +121,7 @@ impl Grid {
         if quick {
             Self {
                 base,
-                rows: &[20, 40, 80],
+                rows: &[30, 60, 120],
                 bits: &[128, 512, 2048],
                 clients: &[3, 4, 6],
                 features: &[16, 64, 256],
