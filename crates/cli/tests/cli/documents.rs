@@ -31,11 +31,13 @@ has() { case " $line " in *" $1 "*) true ;; *) false ;; esac; }
 line="$*"
 less=()
 case "$1 $2" in
-  costs*) less=(--longest 0.05); has --quick || less+=(--quick) ;;
+  costs*) # `costs.rs` runs it. Here its options are read, before the last one is refused.
+    "$UNDERTONE_COMMAND" "$@" --longest 0 2>&1 | grep -q -e "--longest must be above 0"
+    exit ;;
   "bench distances")
     less=(--repeat 1 --rows 30)
     if has phe; then
-      less=(--repeat 1 --rows 8)
+      less=(--repeat 1 --rows 8 --bits 256)
       has --key-bits || less+=(--key-bits 2048)
     fi ;;
   "bench cells") set -- bench cells; less=(--rows 800 --cells 2 --probes 1 --bits 256) ;;
@@ -45,13 +47,13 @@ case "$1 $2" in
   "bench pairs") less=(--rows 72 --features 64); has --repeat || less+=(--repeat 1) ;;
   "bench graph") less=(--steps 3) ;;
   "bench ot") less=(--repeat 1 --count 2^16) ;;
-  "bench paillier") less=(--repeat 1 --batch 8) ;;
+  "bench paillier") set -- "${@/,3072/}"; less=(--repeat 1 --batch 8) ;;
   "bench label-privacy") set -- "${@/#100/1}"; less=(--bits 256) ;;
   "bench network")
     # More repetitions than a record allows jobs.
     set -- "${@/digits/wine}"; less=(--repeat 1)
     if has psm; then less=(--repeat 4); fi
-    if has phe; then less+=(--key-bits 2048); fi
+    if has phe; then less+=(--key-bits 2048 --clients 3); fi
     set -- "${@/1000000/10000}"
     if has --only-network; then set -- "${@/#[0-9]*00/5}"; set -- "${@/#20/3}"; less=(); fi
     if has --bits || has --only-network; then :
@@ -61,7 +63,9 @@ case "$1 $2" in
   plan*) less=(--no-times) ;;
   sum*) set -- "${@/100000/1000}" ;; # its output is compared elsewhere, in full
   record*|join*) less=(--accept volatile-record) ;;
-  label*) has --runs || has --client || less=(--runs 1) ;;
+  label*)
+    has --runs || has --client || less=(--runs 1)
+    if has --cells; then less+=(--set bits=1024); fi ;;
   serve*) less=(--listen "127.0.0.1:$UNDERTONE_PORT") ;;
 esac
 exec "$UNDERTONE_COMMAND" "$@" "${less[@]}"

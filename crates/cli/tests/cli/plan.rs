@@ -129,7 +129,7 @@ fn in_cells_more_rows_can_be_planned() {
 #[test]
 fn memory_is_that_of_runs() {
     const IDLE: f64 = 12.0;
-    for (backend, rows, clients) in [("psm", 1500, 3), ("lwe", 1000, 3), ("shade", 300, 3)] {
+    for (backend, rows, clients) in [("psm", 1000, 3), ("lwe", 700, 3), ("shade", 200, 3)] {
         let (each, count) = (rows.to_string(), clients.to_string());
         let run = [
             "bench",

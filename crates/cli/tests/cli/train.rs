@@ -18,7 +18,8 @@ use super::*;
 const SEED: u64 = 4;
 
 const JOB: &str = "application = \"train\"\nmodel = \"conv\"\nfeatures = 64\nclasses = 10\n\
-                   scale = 4.0\nlabel_rounds = 8\nrounds = 12\nepochs = 2\nbits = 512\n";
+                   scale = 4.0\nlabel_rounds = 8\nrounds = 12\nepochs = 2\nbits = 512\n\
+                   backend = \"psm\"\n";
 
 struct Training {
     trial: Trial,
@@ -86,6 +87,8 @@ impl Training {
             "--accept",
             "allow_free_sampling=true",
             "--semi-honest",
+            "--backends",
+            "psm",
         ];
         self.trial.spawn(log, &arguments)
     }
