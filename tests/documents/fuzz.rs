@@ -29,10 +29,10 @@ fn what_fuzzers_found_is_mended() {
 
 #[test]
 fn seeds_and_what_becomes_of_them_do_no_harm() {
-    let mut prg = Prg::new(&[1; 32]);
-    for (name, body) in TARGETS {
+    let try_seeds = |name: &str, body: fn(&[u8])| {
         let seeds = held("seeds", name);
         assert!(!seeds.is_empty(), "fuzz/seeds/{name}");
+        let mut prg = Prg::new(&[1; 32]);
         for mut bytes in seeds {
             body(&bytes);
             let at = prg.next_u64() as usize % bytes.len().max(1);
@@ -41,7 +41,12 @@ fn seeds_and_what_becomes_of_them_do_no_harm() {
             bytes.extend(prg.next_u64().to_le_bytes());
             body(&bytes);
         }
-    }
+    };
+    std::thread::scope(|scope| {
+        for (name, body) in TARGETS {
+            scope.spawn(move || try_seeds(name, *body));
+        }
+    });
 }
 
 #[test]
