@@ -44,7 +44,7 @@ fn seeds_and_what_becomes_of_them_do_no_harm() {
     };
     std::thread::scope(|scope| {
         for (name, body) in TARGETS {
-            scope.spawn(move || try_seeds(name, *body));
+            scope.spawn(move || try_seeds(name, body));
         }
     });
 }
