@@ -1218,7 +1218,7 @@ def test_a_client_connects_to_its_own_server_only(tmp_path: Path) -> None:
 def run_example(*options: str) -> dict[str, Any]:
     """What the example's ServerApp has learned."""
     command = [sys.executable, str(ROOT / "examples/flower/run.py"), *options]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=400)
+    run = subprocess.run(command, capture_output=True, text=True, timeout=800)
     assert run.returncode == 0, run.stdout + run.stderr
     learned: dict[str, Any] = json.loads(run.stdout.splitlines()[-1])
     return learned
@@ -1226,7 +1226,7 @@ def run_example(*options: str) -> dict[str, Any]:
 
 @pytest.mark.slow
 def test_the_example_in_a_simulation() -> None:
-    learned = run_example("--rounds", "3", "--fails", "2", "--timeout", "180")
+    learned = run_example("--rounds", "3", "--fails", "2", "--timeout", "600")
     assert learned["label"]["clients"] == 5
     assert [this["contributors"] for this in learned["rounds"]] == [5, 4, 5]
     assert [len(this["seconds"]) for this in learned["rounds"]] == [4, 4, 4]
@@ -1236,7 +1236,7 @@ def test_the_example_in_a_simulation() -> None:
 
 @pytest.mark.slow
 def test_training_with_propagated_labels_in_a_simulation() -> None:
-    learned = run_example("--mode", "propagate", "--rounds", "3", "--timeout", "180")
+    learned = run_example("--mode", "propagate", "--rounds", "3", "--timeout", "600")
     assert learned["rounds"] == [5, 5, 5] and len(learned["messages"]) == 6
     assert learned["accuracy"][-1] > max(0.7, learned["accuracy"][0])
 
@@ -1245,7 +1245,7 @@ def test_training_with_propagated_labels_in_a_simulation() -> None:
 def test_a_killed_supernode_is_not_waited_for() -> None:
     """The SuperLink lists it for up to a minute more. The timeout of the message is an hour."""
     options = ["--deploy", "--mode", "train", "--rounds", "2", "--kill", "3"]
-    learned = run_example(*options, "--timeout", "360")
+    learned = run_example(*options, "--timeout", "600")
     assert [this["contributors"] for this in learned["rounds"]] == [4, 4]
     first, second = (this["dropped"] for this in learned["rounds"])
     assert first == [GONE] and not second
@@ -1255,6 +1255,6 @@ def test_a_killed_supernode_is_not_waited_for() -> None:
 @pytest.mark.deployment
 def test_the_example_with_superlink_and_supernodes() -> None:
     options = ["--deploy", "--mode", "train", "--rounds", "2", "--fails", "3"]
-    learned = run_example(*options, "--timeout", "180")
+    learned = run_example(*options, "--timeout", "600")
     assert [this["contributors"] for this in learned["rounds"]] == [5, 4]
     assert learned["accuracy"][-1] > 0.9
