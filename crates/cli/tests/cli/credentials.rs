@@ -263,7 +263,7 @@ fn a_server_has_a_file_for_each_client_or_says_so() {
     ] {
         let script = format!("{limit} && exec \"$0\" serve --roster \"$1\" --listen \"$2\"");
         let output = Command::new("sh")
-            .args(["-c", &script, env!("CARGO_BIN_EXE_undertone")])
+            .args(["-c", &script, PROGRAM])
             .args([&roster, &taken])
             .output()
             .unwrap();

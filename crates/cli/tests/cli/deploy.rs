@@ -116,7 +116,7 @@ fn the_compose_file_labels_the_wine_data() {
             }
         }
         let log = std::fs::File::create(here(&format!("{name}.log"))).unwrap();
-        let child = Command::new(env!("CARGO_BIN_EXE_undertone"))
+        let child = Command::new(PROGRAM)
             .args(arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -185,8 +185,7 @@ fn systemd_accepts_the_units() {
     let folder = TempDir::new().unwrap();
     for unit in ["undertone-server.service", "undertone-client.service"] {
         // The command must exist where the unit says.
-        let text =
-            deployed(unit).replace("/usr/local/bin/undertone", env!("CARGO_BIN_EXE_undertone"));
+        let text = deployed(unit).replace("/usr/local/bin/undertone", PROGRAM);
         let path = write(folder.path(), unit, &text);
         let verified = Command::new("systemd-analyze")
             .args(["verify", "--man=no", &path])

@@ -12,6 +12,7 @@ use undertone::node::{JobError, Roster, deadlines, jobs};
 use undertone::{cotrain, fedgraph, label, pssl, rounds, train};
 use undertone_tests::root;
 
+use super::PROGRAM;
 use super::network::free_port;
 
 /// The blocks of a document in a language.
@@ -96,7 +97,7 @@ fn run(document: &str) {
     program(programs.path(), "undertone", UNDERTONE);
     program(programs.path(), "cargo", CARGO);
     std::os::unix::fs::symlink(root("data"), folder.path().join("data")).unwrap();
-    let command = Path::new(env!("CARGO_BIN_EXE_undertone"));
+    let command = Path::new(PROGRAM);
     let path = std::env::var("PATH").unwrap_or_default();
     let (port, status) = (free_port().to_string(), free_port().to_string());
     let blocks = blocks(document, "sh");

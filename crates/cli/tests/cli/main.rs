@@ -1,7 +1,6 @@
 //! The command as a user runs it: its output, files, refusals and exit codes.
 #![allow(missing_docs, clippy::unwrap_used)]
 
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -35,13 +34,11 @@ mod rounds;
 #[cfg(feature = "train")]
 mod train;
 
-/// The program that tests run: the gate names an optimised one for what would take long.
-fn program() -> OsString {
-    std::env::var_os("UNDERTONE").unwrap_or_else(|| env!("CARGO_BIN_EXE_undertone").into())
-}
+/// The program that tests run.
+const PROGRAM: &str = env!("CARGO_BIN_EXE_undertone");
 
 fn undertone(arguments: &[&str]) -> Output {
-    Command::new(program()).args(arguments).output().unwrap()
+    Command::new(PROGRAM).args(arguments).output().unwrap()
 }
 
 fn data(name: &str) -> String {
@@ -93,9 +90,8 @@ fn timeless(text: &str) -> Vec<String> {
 }
 
 /// Output that documents show is output of the command: the whole of it, or its beginning.
-/// Ten runs of digits take a while without optimisation.
 #[test]
-#[ignore = "takes a minute; .ci/run has it run an optimised program"]
+#[ignore = "takes a minute; .ci/run runs it"]
 fn what_the_documents_show_is_what_is_printed() {
     for (command, documents) in [
         ("label data/digits.npz", &["README.md", "docs/guide.md"][..]),
@@ -104,7 +100,7 @@ fn what_the_documents_show_is_what_is_printed() {
             &["docs/embedding.md"],
         ),
     ] {
-        let output = Command::new(program())
+        let output = Command::new(PROGRAM)
             .args(command.split(' '))
             .current_dir(root("."))
             .output()

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::{assert_fails, data, json, undertone};
+use super::{PROGRAM, assert_fails, data, json, undertone};
 
 #[test]
 fn completions_and_benchmarks_run() {
@@ -61,7 +61,7 @@ fn keys_need_few_open_files() {
     let folder = TempDir::new().unwrap();
     let keys = "ulimit -n 32; exec \"$0\" keys --quiet --clients 40 --out \"$1\"";
     let mut command = std::process::Command::new("sh");
-    command.args(["-c", keys, env!("CARGO_BIN_EXE_undertone")]);
+    command.args(["-c", keys, PROGRAM]);
     let made = command.arg(folder.path().join("keys")).output().unwrap();
     let errors = String::from_utf8_lossy(&made.stderr);
     assert!(made.status.success(), "{errors}");

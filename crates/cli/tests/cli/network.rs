@@ -89,7 +89,7 @@ impl Trial {
 
     pub(crate) fn spawn(&self, log: &str, arguments: &[&str]) -> Process {
         let file = |end: &str| std::fs::File::create(self.path(&format!("{log}.{end}"))).unwrap();
-        let child = Command::new(program())
+        let child = Command::new(PROGRAM)
             .args(arguments)
             .stdin(Stdio::null())
             .stdout(file("out"))
@@ -237,7 +237,7 @@ fn six_processes_label_wine_by_transfers_as_one_does() {
 
 /// This test sends gigabytes.
 #[test]
-#[ignore = "takes half a minute; .ci/run has it run an optimised program"]
+#[ignore = "takes half a minute; .ci/run runs it"]
 fn six_processes_label_digits_by_transfers_as_one_does() {
     Trial::new("digits", "backend = \"shade\"").compare("shade", "4096");
 }

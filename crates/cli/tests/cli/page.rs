@@ -292,7 +292,7 @@ fn join_sum(trial: &Trial, client: usize) -> Process {
     let keys = trial.path(&format!("keys/client-{client}"));
     let data = trial.path(&format!("update-{client}-{{round}}.npz"));
     let out = trial.path(&format!("mean-{client}-{{round}}.npz"));
-    let child = Command::new(env!("CARGO_BIN_EXE_undertone"))
+    let child = Command::new(PROGRAM)
         .args([
             "join",
             "--accept",

@@ -224,7 +224,7 @@ fn costs_are_measured_once() {
     let run = |more: &[&str]| {
         let fixed = ["plan", "--application", "sum", "--values", "1000", "--json"];
         let arguments = [&fixed, more].concat();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_undertone"));
+        let mut command = Command::new(PROGRAM);
         command.env("XDG_CACHE_HOME", folder.path());
         json(&command.args(arguments).output().unwrap())
     };
@@ -246,7 +246,7 @@ fn costs_are_measured_once() {
 fn graphs_have_times() {
     let folder = TempDir::new().unwrap();
     let run = |arguments: &str| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_undertone"));
+        let mut command = Command::new(PROGRAM);
         command.env("XDG_CACHE_HOME", folder.path());
         command.args(["plan", "--json"]);
         let plan = json(&command.args(arguments.split(' ')).output().unwrap());

@@ -201,7 +201,7 @@ fn the_folder_of_records_has_defaults() {
     let folder = TempDir::new().unwrap();
     let below = |name: &str| folder.path().join(name);
     let made = |name: &str, variables: &[(&str, &Path)]| {
-        let output = Command::new(env!("CARGO_BIN_EXE_undertone"))
+        let output = Command::new(PROGRAM)
             .args(["record", "new", name, "--accept", "volatile-record"])
             .env_remove("UNDERTONE_RECORDS")
             .env_remove("STATE_DIRECTORY")
